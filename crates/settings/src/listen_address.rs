@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String")]
 pub struct ListenAddress(pub SocketAddr);
 
-/// A text that is no address of this machine.
+/// A text that is not an address and a port.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address of this machine and a port, such as 127.0.0.1:8377 or [::1]:8377")]
+#[error("`{0}` is not ADDRESS:PORT, such as 127.0.0.1:8377 or [::1]:8377")]
 pub struct BadListenAddress(String);
 
 impl FromStr for ListenAddress {

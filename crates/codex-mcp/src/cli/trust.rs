@@ -108,7 +108,7 @@ enum Failure {
     )]
     Inherited { directory: PathBuf, entry: PathBuf },
     #[error(
-        "{} cannot be trusted, since it has the repositories of others in it too; name one of yours: \
+        "{} cannot be trusted, since whatever you clone can lie below it; name one repository: \
          codex-mcp trust DIR",
         .0.display()
     )]
@@ -189,10 +189,10 @@ fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
     if files.is_empty() {
         let directory = directory.display();
         say(&format!(
-            "The repository has no settings, hooks or prompts for work in {directory}."
+            "There are no settings, hooks or prompts for work in {directory}."
         ))?;
     } else {
-        say("The repository has:")?;
+        say("It has:")?;
         files
             .iter()
             .try_for_each(|file| say(&format!("  {file}")))?;

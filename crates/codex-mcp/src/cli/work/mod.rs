@@ -191,8 +191,9 @@ pub(super) enum Failure {
         questions: Vec<String>,
     },
     #[error(
-        "{0} is a job; `codex-mcp jobs show {0}` names its thread, which `codex resume` opens when \
-         the job has ended"
+        "there is no session {0}; `codex-mcp ps` lists those. The thread of a job, which \
+         `codex-mcp jobs show` names, and any other thread are opened by `codex resume THREAD` when \
+         nothing else works in them"
     )]
     NotAttachable(JobPrefix),
     #[error("Codex's interactive program needs a terminal, as stdin and stdout")]

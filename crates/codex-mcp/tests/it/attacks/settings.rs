@@ -280,7 +280,7 @@ fn root_and_home_directories_cannot_be_trusted() {
     for directory in ["/", of_user.to_str().unwrap()] {
         let (code, _, stderr) = codex_mcp(&home, &home.work(), &["trust", directory]);
         assert_eq!(code, 1, "{stderr}");
-        assert!(stderr.contains("name one of yours"), "{stderr}");
+        assert!(stderr.contains("name one repository"), "{stderr}");
     }
 }
 

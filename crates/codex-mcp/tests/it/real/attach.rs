@@ -300,7 +300,8 @@ async fn bounded_session_is_not_opened() {
     let refused = work.refused(&format!("attach {session}")).await;
     assert!(refused.contains("max_sandbox"), "{refused}");
     let refused = work.refused("attach 0123abcd").await;
-    assert!(refused.contains("is a job"), "{refused}");
+    assert!(refused.contains("there is no session"), "{refused}");
+    assert!(refused.contains("codex-mcp jobs show"), "{refused}");
     let refused = work.refused("attach sess_none").await;
     assert!(refused.contains("there is no session"), "{refused}");
     let refused = work.refused(&format!("attach {session} </dev/null")).await;
