@@ -43,21 +43,21 @@ impl ForeignMembers {
         }
     }
 
-    /// Whether an identity is that of such a member; `false` if the team cannot be read, as nobody can
-    /// read mail there.
+    /// Whether a foreign member has this name. `false` if the team cannot be read: then its mail cannot
+    /// be read either.
     #[must_use]
     pub fn has(&self, identity: &AgentName) -> bool {
         matches!(self, Self::Known(members) if members.contains(identity))
     }
 
-    /// Whether an identity may be that of such a member.
+    /// Whether a foreign member has this name, or the team cannot be read.
     #[must_use]
     pub fn may_have(&self, identity: &AgentName) -> bool {
         matches!(self, Self::Unknown) || self.has(identity)
     }
 }
 
-/// Whether a server of ours has entered an identity into this team, and has not left it since.
+/// Whether a server of codex-mcp has added this identity to the team and has not removed it.
 fn is_ours(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
     let noted = MailStore::noted_team(&note_of(atm_home, identity));
     noted.is_ok_and(|noted| noted.as_ref() == Some(team))

@@ -106,8 +106,8 @@ pub(super) fn read_settled(
     }
 }
 
-/// Whether the content of a file has changed within this time. A time in the future, of a clock that
-/// was set back, counts as now.
+/// Whether a file was modified less than `within` ago. After the clock was set back, a modification
+/// time in the future counts as now.
 fn was_changed(path: &Path, within: Duration) -> bool {
     let changed = fs::symlink_metadata(path).and_then(|about| about.modified());
     changed.is_ok_and(|changed| changed.elapsed().unwrap_or_default() < within)
@@ -126,7 +126,7 @@ enum DraftOutcome {
 struct Replacement<'a> {
     path: &'a Path,
     limit: u64,
-    /// How long an empty file is read again.
+    /// How long an empty file is read again before it counts as empty.
     settle_timeout: Duration,
 }
 

@@ -148,8 +148,8 @@ impl Team {
         Ok(files)
     }
 
-    /// Whether an agent is an identity of codex-mcp on this machine. A server of it that has ended
-    /// has left the team, but its mail waits for the next one.
+    /// Whether servers of codex-mcp on this machine use this agent name as their identity. When such a
+    /// server ends, it leaves the team, and its mail waits for the next server of that identity.
     fn is_known(&self, agent: &AgentName) -> bool {
         is_directory(&identities::directory_of(&self.home, agent))
     }
