@@ -87,8 +87,11 @@ impl Records {
         member: &Member,
         mode: Mode,
     ) -> Result<Self, RecordError> {
-        let registry = Registry::open(atm_home, &claim.identity, mode)?;
-        let io_thread = IoThread::start().map_err(|error| FileError::Io {
+        let registry = Arc::new(Mutex::new(Registry::open(atm_home, &claim.identity, mode)?));
+        let unused = Arc::clone(&registry);
+        // A registry has up to 10,000 threads, and a host has one for each client.
+        let io_thread = IoThread::start_with(move || lock(&unused).drop_cache());
+        let io_thread = io_thread.map_err(|error| FileError::Io {
             path: atm_home.to_owned(),
             error,
         })?;
@@ -98,7 +101,7 @@ impl Records {
             backend: "app-server",
             atm_home: atm_home.to_owned(),
             audit: Mutex::new(Audit::open(atm_home, member)?),
-            registry: Arc::new(Mutex::new(registry)),
+            registry,
             summaries: Summaries::of(atm_home, &claim.identity),
             io_thread,
             turns: Mutex::default(),
@@ -439,6 +442,9 @@ impl EngineObserver for Records {
             summary: summary.as_deref(),
             ..Record::new(Uuid::new_v4(), event, AuditOutcome::Succeeded)
         });
+        if let (Act::Cancelled(_), Some(thread_id)) = (act, thread_name(thread.as_str())) {
+            self.change(move || Change::Interrupt { thread_id });
+        }
     }
 
     fn closed(&self, thread: &ThreadId, questions: &[ClosedQuestion]) {

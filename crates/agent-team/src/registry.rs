@@ -176,7 +176,8 @@ fn load(path: &Path, limit: u64) -> Result<(Option<FileStamp>, String), FileErro
     // Taken before reading: lines that are added meanwhile are read once more.
     let about = fingerprint(&file.metadata().map_err(about(path))?);
     let bytes = state_file::read(&file, path, limit)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Ok((Some(FileStamp { _file: file, about }), text))
 }
 
@@ -243,7 +244,7 @@ impl Registry {
         }
         self.cache = Some(cache);
         if !self.keeps_cache {
-            self.release();
+            self.drop_cache();
         }
         Ok((outcome, looked))
     }
@@ -252,6 +253,11 @@ impl Registry {
     /// registries of many clients that have gone.
     pub fn release(&mut self) {
         self.keeps_cache = false;
+        self.drop_cache();
+    }
+
+    /// Closes the files and forgets the threads until they are needed again.
+    pub fn drop_cache(&mut self) {
         if let Some(cache) = self.cache.take() {
             self.dropped_version = cache.threads.version;
         }

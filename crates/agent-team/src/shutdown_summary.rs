@@ -88,7 +88,7 @@ pub async fn ask_unused(engine: Weak<Engine>, mut on_summary: impl FnMut(ThreadS
             let session = info.session.clone();
             on_summary(summarise(&engine, info, Instant::now() + TIMEOUT).await);
             // This fails if the session is gone already, or is used again.
-            let _ = engine.cancel(&session, "not used for 30 minutes");
+            let _ = engine.cancel(&session, "not used for 30 minutes").await;
         }
     }
 }

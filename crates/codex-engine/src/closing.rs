@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use codex_protocol::codex::{Method, Persistence, ThreadId, ThreadParams};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::app_server::AppServer;
 use super::command::{SessionId, TurnRef};
@@ -12,7 +13,7 @@ use super::connection::CallError;
 use super::engine::Engine;
 use super::entry::Entry;
 use super::error::EngineError;
-use super::hub;
+use super::hub::{self, Hub};
 use super::observer::{Act, EngineObserver};
 use super::requests::call;
 use crate::logic::session::{Session, State};
@@ -20,6 +21,10 @@ use crate::logic::session::{Session, State};
 /// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
 /// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
 const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long cancelling a session waits until its turn has ended and its thread is unloaded. Codex
+/// ends most turns within 50 ms; the others, and their threads, end later.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether Codex has unloaded the thread of a closed session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +66,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels a session and interrupts its turn. Its thread can be resumed later. A
-    /// session that was cancelled before is not changed.
+    /// Cancels a session, interrupts its turn, and has Codex unload its thread, so that any process
+    /// can resume it. A session that was cancelled before is not changed.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoSession`].
-    pub fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
-        cancel(&self.entry(session)?, &*self.owner.observer, why);
+    pub async fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
+        let entry = self.entry(session)?;
+        cancel(&self.codex.hub, &entry, &*self.owner.observer, why).await;
         Ok(())
     }
 
@@ -92,8 +98,8 @@ impl Engine {
     ///
     /// [`EngineError::NoSession`].
     pub async fn close(&self, session: &SessionId, why: &str) -> Result<UnloadState, EngineError> {
-        self.cancel(session, why)?;
         let entry = self.entry(session)?;
+        cancel_turn(&entry, &*self.owner.observer, why);
         let closed = unload(&entry).await;
         self.codex.hub.sessions.erase(&entry);
         Ok(closed)
@@ -119,11 +125,9 @@ impl Engine {
     }
 
     async fn is_unloadable(&self, entry: &Arc<Entry>) -> bool {
-        let is_written = entry.settings().persistence != Persistence::Ephemeral
-            && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0));
         let running = self.codex.backend.running();
         let is_loaded = running.is_some_and(|running| entry.is_loaded_in(&running));
-        if !is_written || !is_loaded || self.is_used(entry) {
+        if !is_written(entry) || !is_loaded || self.is_used(entry) {
             return false;
         }
         let has_commands = match self.terminals_of(entry).await {
@@ -154,12 +158,51 @@ impl Engine {
     }
 }
 
-/// Cancels a session and interrupts its turn.
-pub(super) fn cancel(entry: &Arc<Entry>, observer: &dyn EngineObserver, why: &str) {
+/// Cancels a session, interrupts its turn, and has Codex unload its thread.
+pub(super) async fn cancel(
+    hub: &Arc<Hub>,
+    entry: &Arc<Entry>,
+    observer: &dyn EngineObserver,
+    why: &str,
+) {
+    cancel_turn(entry, observer, why);
+    // Dropping the future could leave the thread archived.
+    let unloading = tokio::spawn(unload_when_ended(Arc::clone(hub), Arc::clone(entry)));
+    let _ = timeout(CANCEL_TIMEOUT, unloading).await;
+}
+
+fn cancel_turn(entry: &Arc<Entry>, observer: &dyn EngineObserver, why: &str) {
     if entry.state() != State::Cancelled {
         observer.acted(&entry.thread, Act::Cancelled(why));
     }
     hub::cancel(entry, why);
+}
+
+/// Has Codex unload the thread of a cancelled session once its turn has ended.
+pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
+    let mut revision = entry.watch();
+    while entry.look(|machine, _| machine.has_turn()) {
+        // Fails only without the entry, which this holds.
+        let _ = revision.changed().await;
+    }
+    // A program that is attached has the thread open, and a successor uses it.
+    let is_attached = entry.look(|machine, _| machine.is_attached());
+    let is_free = || hub.sessions.is_current(&entry) && hub.sessions.children(&entry).is_empty();
+    let is_loaded = entry.is_loaded_in(&entry.server());
+    if is_loaded
+        && is_written(&entry)
+        && !is_attached
+        && is_free()
+        && unload(&entry).await == UnloadState::Unloaded
+    {
+        entry.mark_unloaded();
+    }
+}
+
+/// Whether Codex has a rollout of the thread, so that it is not lost when it is unloaded.
+fn is_written(entry: &Entry) -> bool {
+    entry.settings().persistence != Persistence::Ephemeral
+        && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0))
 }
 
 /// Restores an archived thread.

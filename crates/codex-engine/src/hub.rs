@@ -15,11 +15,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
 use super::cached_usage::ReportedLimits;
+use super::closing;
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::effects::perform;
 use super::entry::Entry;
-use super::observer::EngineObserver;
+use super::observer::{Act, EngineObserver};
 use super::sessions::Sessions;
 use super::tool_calls;
 use crate::logic::session::{Effect, IncomingQuestion, Session, State};
@@ -244,8 +245,17 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
         for (entry, effects) in hub.sessions.tidy() {
             let _in_span = entry.span.enter();
             tracing::info!("the session ends: it has not been used for long");
+            let observer = entry.owner().observer;
+            observer.acted(
+                &entry.thread,
+                Act::Cancelled("it has not been used for long"),
+            );
             perform(&entry, effects);
             ensure_end(&entry);
+            tokio::spawn(closing::unload_when_ended(
+                Arc::clone(&hub),
+                Arc::clone(&entry),
+            ));
         }
     }
 }

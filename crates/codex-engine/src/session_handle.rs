@@ -14,7 +14,7 @@ use super::decisions;
 use super::engine::{Engine, session_named};
 use super::entry::{Entry, open_questions};
 use super::error::EngineError;
-use super::hub;
+use super::hub::{self, Hub};
 use super::observer::Act;
 use super::shared::AppServers;
 use super::turns;
@@ -29,6 +29,7 @@ use crate::logic::session::{SentPrompt, State};
 #[derive(Clone)]
 pub struct SessionHandle {
     entry: Arc<Entry>,
+    hub: Arc<Hub>,
     /// The setting that keeps commands in the sandbox for whoever has this handle.
     bound: Option<String>,
 }
@@ -104,25 +105,35 @@ pub struct EventPage {
 }
 
 impl AppServers {
+    fn handles(&self) -> Vec<SessionHandle> {
+        let all = self.entries().into_iter();
+        all.map(|(hub, entry)| SessionHandle {
+            entry,
+            hub,
+            bound: None,
+        })
+        .collect()
+    }
+
     /// The session with this ID, or ID prefix of 8 characters or more; `None` if there is none.
     ///
     /// # Errors
     ///
     /// [`EngineError::AmbiguousSession`].
     pub fn session(&self, text: &str) -> Result<Option<SessionHandle>, EngineError> {
-        let all = self.entries();
-        let id = session_named(text, all.iter().map(|entry| &entry.id))?;
-        let found = all.into_iter().find(|entry| entry.id == id);
-        Ok(found.map(|entry| SessionHandle { entry, bound: None }))
+        let mut all = self.handles();
+        let id = session_named(text, all.iter().map(SessionHandle::id))?;
+        all.retain(|session| *session.id() == id);
+        Ok(all.pop())
     }
 
     /// The session in which this task has begun the latest turn, and the number of that turn.
     #[must_use]
     pub fn turn_of_task(&self, task: &str) -> Option<(SessionHandle, u64)> {
         let origin = turns::named_task(task);
-        self.entries().into_iter().find_map(|entry| {
-            let number = entry.turn_begun_by(&origin)?;
-            Some((SessionHandle { entry, bound: None }, number))
+        self.handles().into_iter().find_map(|session| {
+            let number = session.entry.turn_begun_by(&origin)?;
+            Some((session, number))
         })
     }
 }
@@ -136,6 +147,7 @@ impl Engine {
     pub fn handle(&self, session: &SessionId) -> Result<SessionHandle, EngineError> {
         Ok(SessionHandle {
             entry: self.entry(session)?,
+            hub: Arc::clone(&self.codex.hub),
             bound: self.owner.sandbox_bound.clone(),
         })
     }
@@ -241,9 +253,10 @@ impl SessionHandle {
         turns::steer(&self.entry, &*self.entry.owner().observer, text).await
     }
 
-    /// Cancels the session and interrupts its turn. Its thread can be resumed later.
-    pub fn cancel(&self, why: &str) {
-        closing::cancel(&self.entry, &*self.entry.owner().observer, why);
+    /// Cancels the session, interrupts its turn, and has Codex unload its thread, so that any
+    /// process can resume it.
+    pub async fn cancel(&self, why: &str) {
+        closing::cancel(&self.hub, &self.entry, &*self.entry.owner().observer, why).await;
     }
 
     /// Tells how Codex's own interactive program is opened on the session. Turns that are begun

@@ -291,11 +291,16 @@ impl AppServers {
     }
 
     /// The sessions of all app-servers.
-    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn entries(&self) -> Vec<(Arc<Hub>, Arc<Entry>)> {
         let all = self.all();
-        all.iter()
-            .flat_map(|one| one.codex.hub.sessions.all())
-            .collect()
+        let of_one = |one: &Member| {
+            let hub = &one.codex.hub;
+            let entries = hub.sessions.all().into_iter();
+            entries
+                .map(|entry| (Arc::clone(hub), entry))
+                .collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of_one).collect()
     }
 
     /// Ends the app-servers that have been seen unused for at least `long`: those without an
@@ -337,7 +342,7 @@ impl AppServers {
     #[must_use]
     pub fn revision(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for entry in self.entries() {
+        for (_, entry) in self.entries() {
             (&entry.id, *entry.watch().borrow()).hash(&mut hasher);
         }
         hasher.finish()

@@ -266,7 +266,7 @@ pub async fn run_review(
         Err(late)
     };
     let reviewed = reviewing.await;
-    engine.cancel(&opened.session, "the review is over")?;
+    engine.cancel(&opened.session, "the review is over").await?;
     Ok(ReviewResult {
         thread: opened.thread,
         text: reviewed?,

@@ -27,6 +27,8 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
     submitted: Condvar,
+    /// Runs when the thread has had no task for a while.
+    on_idle: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -56,7 +58,24 @@ impl IoThread {
     ///
     /// If the thread cannot be spawned.
     pub fn start() -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+        Self::start_shared(Shared::default())
+    }
+
+    /// The same, with something to run whenever the thread is about to end because it has had no
+    /// task: what it keeps in memory for the next task can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the thread cannot be spawned.
+    pub fn start_with(on_idle: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+        Self::start_shared(Shared {
+            on_idle: Some(Box::new(on_idle)),
+            ..Shared::default()
+        })
+    }
+
+    fn start_shared(shared: Shared) -> io::Result<Self> {
+        let shared = Arc::new(shared);
         let mut state = lock(&shared.state);
         spawn(&shared, &mut state)?;
         drop(state);
@@ -115,6 +134,9 @@ fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
             while let Some(task) = own.next() {
                 task();
             }
+            if let Some(on_idle) = &own.on_idle {
+                on_idle();
+            }
         })?;
     state.is_running = true;
     Ok(())
@@ -172,13 +194,10 @@ mod tests {
 
     #[tokio::test]
     async fn idle_thread_ends_and_is_started_again() {
-        let io_thread = IoThread::start().unwrap();
+        let (idle, has_been_idle) = std::sync::mpsc::channel();
+        let io_thread = IoThread::start_with(move || idle.send(()).unwrap()).unwrap();
         let first = io_thread.run(|| thread::current().id()).await.unwrap();
-        let until = std::time::Instant::now() + 4 * IDLE;
-        while lock(&io_thread.shared.state).is_running {
-            assert!(std::time::Instant::now() < until, "it does not end");
-            thread::sleep(Duration::from_millis(50));
-        }
+        has_been_idle.recv_timeout(4 * IDLE).unwrap();
         let second = io_thread.run(|| thread::current().id()).await.unwrap();
         assert_ne!(first, second);
     }

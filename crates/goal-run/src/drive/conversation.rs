@@ -74,7 +74,9 @@ impl<W: Watcher> Driver<'_, W> {
         };
         // The state of the session is unknown, so the next turn resumes the thread.
         if let Some(session) = self.session.take() {
-            engine.cancel(&session, "its turn did not begin in time")?;
+            engine
+                .cancel(&session, "its turn did not begin in time")
+                .await?;
         }
         Ok(TurnStart::TooLate(late))
     }
@@ -127,7 +129,7 @@ impl<W: Watcher> Driver<'_, W> {
             _ => opened,
         };
         if let Err(error) = self.check_protection(opened.sandbox) {
-            self.close_unused(&opened)?;
+            self.close_unused(&opened).await?;
             return Err(error);
         }
         self.sandbox = opened.sandbox;
@@ -151,7 +153,7 @@ impl<W: Watcher> Driver<'_, W> {
         let is_wanted = self.spec.settings.thread.sandbox == Some(SandboxMode::ReadOnly);
         match (self.needs_to_write(), is_wanted) {
             (true, true) => {
-                self.close_unused(&opened)?;
+                self.close_unused(&opened).await?;
                 return Err(RunError::ReadOnly);
             }
             (false, true) => return Ok(opened),
@@ -165,7 +167,7 @@ impl<W: Watcher> Driver<'_, W> {
         self.clock.pause();
         let consent = self.context.watcher.allows_writing().await;
         self.clock.resume();
-        self.close_unused(&opened)?;
+        self.close_unused(&opened).await?;
         if consent == WriteConsent::Refused {
             return Err(RunError::ReadOnly);
         }
@@ -175,11 +177,15 @@ impl<W: Watcher> Driver<'_, W> {
 
     /// Ends a conversation in which Codex got no prompt. A thread that was begun for this
     /// run is discarded, so that no list offers to resume it.
-    fn close_unused(&self, opened: &OpenThread) -> Result<(), RunError> {
+    async fn close_unused(&self, opened: &OpenThread) -> Result<(), RunError> {
         let engine = self.context.engine;
         match self.thread {
             None => engine.discard(&opened.session)?,
-            Some(_) => engine.cancel(&opened.session, "the run did not begin")?,
+            Some(_) => {
+                engine
+                    .cancel(&opened.session, "the run did not begin")
+                    .await?;
+            }
         }
         Ok(())
     }

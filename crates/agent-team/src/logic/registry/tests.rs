@@ -215,7 +215,12 @@ fn last_turn_is_kept_beside_the_status() {
         (Status::Interrupted, completed, first.clone())
     );
     document.apply(&prompted("second"));
-    document.apply(&Change::InterruptActive);
+    let other = Change::Interrupt {
+        thread_id: name("u"),
+    };
+    assert_eq!(document.apply(&other), ChangeOutcome::Unchanged);
+    let thread_id = name("t");
+    document.apply(&Change::Interrupt { thread_id });
     let interrupted = Some(TurnState::Interrupted);
     assert_eq!(found(&document), (Status::Interrupted, interrupted, first));
 }
@@ -262,6 +267,7 @@ fn change() -> impl Strategy<Value = Change> {
         1 => thread().prop_map(|thread_id| {
             Change::TurnEnded { thread_id, state: TurnState::Completed }
         }),
+        1 => thread().prop_map(|thread_id| Change::Interrupt { thread_id }),
         1 => Just(Change::InterruptActive),
     ]
 }

@@ -264,8 +264,12 @@ async fn cancel_session(id: &str) -> Result<(), Failure> {
     let session = HostedSession::find(id).await?;
     let door = Door::Terminal;
     session.act(SessionAct::Cancel { door }).await?;
-    let cancelled = "cancelled; `codex-mcp threads` lists its thread, which can be resumed";
-    writeln!(output::stdout(), "{}: {cancelled}", session.short())?;
+    let (short, thread) = (session.short(), session.thread());
+    let resume = format!("codex-mcp run --thread {thread} \"...\"");
+    writeln!(
+        output::stdout(),
+        "{short}: cancelled; its thread can be resumed:\n  {resume}"
+    )?;
     Ok(())
 }
 

@@ -39,6 +39,7 @@ const SHOWN: usize = 500;
 pub(super) struct HostedSession {
     endpoint: HostEndpoint,
     id: String,
+    thread: String,
     questions: Vec<NamedQuestion>,
 }
 
@@ -53,11 +54,16 @@ impl HostedSession {
                 act: SessionAct::Look,
             };
             match connect::act(&endpoint, &request).await {
-                Ok(SessionAnswer::Found { session, questions }) => {
+                Ok(SessionAnswer::Found {
+                    session,
+                    thread,
+                    questions,
+                }) => {
                     let read = |question| serde_json::from_value(question).ok();
                     found.push(Self {
                         endpoint,
                         id: session,
+                        thread,
                         questions: questions.into_iter().filter_map(read).collect(),
                     });
                 }
@@ -92,6 +98,11 @@ impl HostedSession {
     /// Its ID, as it is shown at a terminal.
     pub(super) fn short(&self) -> &str {
         self.id.get(..work_list::SESSION_ID).unwrap_or(&self.id)
+    }
+
+    /// Its thread.
+    pub(super) fn thread(&self) -> &str {
+        &self.thread
     }
 
     /// Has the host do something that it only confirms.
@@ -178,10 +189,12 @@ pub(in crate::cli) async fn answer_of(
             refused("the session was cancelled before")
         }
         SessionAct::Cancel { door } => {
-            session.cancel(match door {
-                Door::Terminal => "it was cancelled at a terminal",
-                Door::Page => "it was cancelled on the page",
-            });
+            session
+                .cancel(match door {
+                    Door::Terminal => "it was cancelled at a terminal",
+                    Door::Page => "it was cancelled on the page",
+                })
+                .await;
             SessionAnswer::Done
         }
         SessionAct::Attach => attach(&session),
@@ -218,6 +231,7 @@ fn look(session: &SessionHandle) -> SessionAnswer {
     };
     SessionAnswer::Found {
         session: session.id().to_string(),
+        thread: session.thread().to_string(),
         questions: session.questions().iter().map(shown).collect(),
     }
 }

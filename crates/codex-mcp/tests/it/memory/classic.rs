@@ -263,11 +263,7 @@ async fn turn_whose_call_returned_early_is_interrupted_after_four_hours() {
     world.codex.next_is("turn/interrupt").await;
     assert_eq!(began.elapsed().as_secs(), 4 * 60 * 60);
     world.end_turn("interrupted").await;
-    world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    world.codex.next_is("thread/unsubscribe").await;
+    world.codex.unloads_thread().await;
     world.finish().await;
 }
 
@@ -313,11 +309,7 @@ async fn unused_thread_is_released_and_resumed_with_its_settings() {
     tokio::time::sleep(Duration::from_secs(29 * 60)).await;
     world.codex.assert_nothing_unread().await;
     tokio::time::sleep(Duration::from_secs(3 * 60)).await;
-    world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    world.codex.next_is("thread/unsubscribe").await;
+    world.codex.unloads_thread().await;
 
     let arguments = json!({"prompt": "work", "threadId": THREAD});
     let params = json!({"name": "codex-reply", "arguments": arguments});

@@ -29,21 +29,19 @@ async fn idle_session() -> (Sessions, String) {
     (sessions, session)
 }
 
-/// Waits until Codex gets a message with this method, which must be `minutes` after `since`, or up
-/// to a sweep later.
-async fn assert_message_after(sessions: &mut Sessions, since: Instant, minutes: u32, method: &str) {
-    sessions.world.codex.next_is(method).await;
+/// The limit was over this long ago, or up to a sweep longer.
+fn assert_elapsed(since: Instant, minutes: u32) {
     let limit = MINUTE * minutes;
     let took = since.elapsed();
-    assert!(took >= limit && took <= limit + SWEEP, "{method}: {took:?}");
+    assert!(took >= limit && took <= limit + SWEEP, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn idle_session_is_cancelled_after_half_an_hour() {
     let (mut sessions, session) = idle_session().await;
     let used = Instant::now();
-    assert_message_after(&mut sessions, used, 30, "thread/backgroundTerminals/clean").await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.world.codex.unloads_thread().await;
+    assert_elapsed(used, 30);
     let list = sessions
         .call("codex_session", json!({"action": "list"}))
         .await;
@@ -73,9 +71,7 @@ async fn unused_thread_is_summarised_before_its_session_ends() {
     let words = told.recv().await.unwrap();
     assert_eq!(words.thread.as_str(), thread(1));
     assert_eq!(words.summary.as_deref(), Ok("what was done"));
-    for method in ["thread/backgroundTerminals/clean", "thread/unsubscribe"] {
-        sessions.world.codex.next_is(method).await;
-    }
+    sessions.world.codex.unloads_thread().await;
     assert!(used.elapsed() < 30 * MINUTE);
     assert_eq!(sessions.poll_events(&session).await["status"], "cancelled");
     sessions.finish().await;
@@ -98,8 +94,8 @@ async fn polled_session_is_kept() {
     sessions
         .call("codex_session", json!({"action": "list"}))
         .await;
-    assert_message_after(&mut sessions, used, 30, "thread/backgroundTerminals/clean").await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.world.codex.unloads_thread().await;
+    assert_elapsed(used, 30);
     sessions.finish().await;
 }
 
@@ -112,17 +108,13 @@ async fn silent_turn_is_ended_after_four_hours() {
     // Let it arrive.
     sessions.poll_events(&session).await;
     let heard = Instant::now();
-    assert_message_after(&mut sessions, heard, 240, "turn/interrupt").await;
+    sessions.world.codex.next_is("turn/interrupt").await;
+    assert_elapsed(heard, 240);
     let over = sessions.poll_events(&session).await;
     assert_eq!(over["status"], "cancelled");
     assert_eq!(over["result"]["reason"], "nothing has happened for 4 hours");
     sessions.end(1, "interrupted").await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.world.codex.unloads_thread().await;
     sessions.finish().await;
 }
 
@@ -184,13 +176,7 @@ async fn resume_thread(sessions: &mut Sessions) -> String {
 #[tokio::test(start_paused = true)]
 async fn ended_session_is_forgotten_and_its_thread_is_not() {
     let (mut sessions, session) = idle_session().await;
-    sessions.session("cancel", &session).await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.cancel(&session).await;
     sleep(4 * MINUTE).await;
     let list = sessions
         .call("codex_session", json!({"action": "list"}))
@@ -234,13 +220,7 @@ async fn ended_session_is_forgotten_and_its_thread_is_not() {
 #[tokio::test(start_paused = true)]
 async fn thread_is_resumed_before_its_session_is_forgotten() {
     let (mut sessions, session) = idle_session().await;
-    sessions.session("cancel", &session).await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.cancel(&session).await;
     let again = resume_thread(&mut sessions).await;
     assert_ne!(again, session);
     // The earlier session is forgotten in time, without the later one.
@@ -270,12 +250,7 @@ async fn thread_is_busy_until_its_cancelled_turn_has_ended() {
     let refusal = sessions.refused("codex_session", resume).await;
     assert!(refusal.starts_with("Error [SESSION_BUSY]: "), "{refusal}");
     sessions.end(1, "interrupted").await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.world.codex.unloads_thread().await;
     resume_thread(&mut sessions).await;
     sessions.finish().await;
 }
@@ -284,18 +259,13 @@ async fn thread_is_busy_until_its_cancelled_turn_has_ended() {
 async fn cancelled_turn_that_does_not_end_is_abandoned() {
     let mut sessions = Sessions::new().await;
     let session = sessions.start(1, settings()).await;
+    let cancelled = Instant::now();
     sessions.session("cancel", &session).await;
     sessions.world.codex.next_is("turn/interrupt").await;
-    let ignored = Instant::now();
     sessions.world.codex.next_is("turn/interrupt").await;
-    assert_eq!(ignored.elapsed().as_secs(), 5);
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
-    assert_eq!(ignored.elapsed().as_secs(), 10);
+    assert_eq!(cancelled.elapsed().as_secs(), 5);
+    sessions.world.codex.unloads_thread().await;
+    assert_eq!(cancelled.elapsed().as_secs(), 10);
     assert_eq!(sessions.poll_events(&session).await["status"], "cancelled");
     resume_thread(&mut sessions).await;
     sessions.finish().await;
@@ -308,13 +278,7 @@ async fn resumed_thread_keeps_its_limits() {
     let session = sessions.start(1, json!({"advanced": advanced})).await;
     sessions.end(1, "completed").await;
     sessions.poll_events(&session).await;
-    sessions.session("cancel", &session).await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.cancel(&session).await;
     let resume = json!({"action": "resume", "threadId": thread(1), "prompt": "work"});
     let call = sessions.request("codex_session", resume).await;
     let request = sessions.world.codex.next_is("thread/resume").await;

@@ -63,6 +63,16 @@ impl Peer {
         message
     }
 
+    /// Codex ends the commands of a thread and unloads it, as its session has ended.
+    async fn unloads_thread(&mut self) {
+        self.next_is("thread/backgroundTerminals/clean").await;
+        self.next_is("thread/unsubscribe").await;
+        for method in ["thread/archive", "thread/unarchive"] {
+            let request = self.next_is(method).await;
+            self.send(json!({"id": request["id"], "result": {}})).await;
+        }
+    }
+
     async fn assert_nothing_unread(&mut self) {
         let mut line = String::new();
         let read = tokio::time::timeout(Duration::from_secs(1), self.reader.read_line(&mut line));

@@ -107,13 +107,7 @@ async fn poll_returns_at_once_when_there_is_something_to_see() {
     );
     assert_eq!(idle["result"]["status"], "completed");
     // An ended session.
-    sessions.session("cancel", &session).await;
-    sessions
-        .world
-        .codex
-        .next_is("thread/backgroundTerminals/clean")
-        .await;
-    sessions.world.codex.next_is("thread/unsubscribe").await;
+    sessions.cancel(&session).await;
     sessions.call("codex_check", poll(&session, MINUTE)).await;
     sessions.call("codex_check", poll(&session, MINUTE)).await;
     assert_eq!(began.elapsed(), Duration::ZERO);

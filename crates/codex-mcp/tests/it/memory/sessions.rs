@@ -126,6 +126,14 @@ impl Sessions {
         }
     }
 
+    /// Cancels a session without a turn.
+    pub(super) async fn cancel(&mut self, session: &str) {
+        let cancel = json!({"action": "cancel", "sessionId": session});
+        let call = self.request("codex_session", cancel).await;
+        self.world.codex.unloads_thread().await;
+        self.answer(call).await;
+    }
+
     pub(super) async fn get(&mut self, session: &str) -> Value {
         self.session("get", session).await
     }

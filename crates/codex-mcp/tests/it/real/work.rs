@@ -3,6 +3,7 @@
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
+use testkit::app_server::AppServer;
 use testkit::process::signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -13,6 +14,7 @@ use crate::jobs::wait_for;
 on_each_release!(
     question_is_answered_at_a_terminal,
     session_is_steered_and_cancelled_at_a_terminal,
+    thread_of_a_cancelled_session_is_free,
 );
 
 /// A client with a host, and the shell of its user.
@@ -147,6 +149,46 @@ async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
         unknown.contains("there is no session sess_none"),
         "{unknown}"
     );
+    work.finish().await;
+}
+
+/// Another process can resume the thread at once, while the client and its host go on.
+async fn thread_of_a_cancelled_session_is_free(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on(
+            "and now",
+            [Reply::shell("cat README.md"), Reply::say("Read.")],
+        )
+        .on("wait", [Reply::say("late").behind(&gate)])
+        .otherwise([Reply::say("ok")]);
+    let mut work = WorkFixture::new(release, script, &[]).await;
+    let idle = work.client.start("begin", json!({})).await;
+    work.client.until_idle(&idle).await;
+    let thread = work.client.get(&idle).await["threadId"].clone();
+    let thread = thread.as_str().unwrap();
+    let said = work.succeed(&["cancel", &idle]).await;
+    let resume = format!("\n  codex-mcp run --thread {thread} \"...\"\n");
+    assert!(said.ends_with(&resume), "{said}");
+    let run = [
+        "run",
+        "--sandbox",
+        "workspace-write",
+        "--thread",
+        thread,
+        "and now?",
+    ];
+    let said = work.succeed(&run).await;
+    assert!(said.contains(&format!("thread {thread}")), "{said}");
+
+    let busy = work.client.start("wait", json!({})).await;
+    gate.reached(1).await;
+    let thread = work.client.get(&busy).await["threadId"].clone();
+    work.succeed(&["cancel", &busy]).await;
+    let elsewhere = AppServer::real(release, &work.stage.home).await;
+    let resumed = elsewhere.call("thread/resume", json!({ "threadId": thread }));
+    assert_eq!(resumed.await["thread"]["id"], thread);
+    drop(elsewhere);
     work.finish().await;
 }
 

@@ -88,7 +88,9 @@ pub(in crate::tools) async fn call(
                 Ok(turn) => Ok((opened, turn)),
                 Err(error) => {
                     // The caller does not learn of the session, so nobody could use it.
-                    engine.cancel(&opened.session, "its first prompt was not taken")?;
+                    engine
+                        .cancel(&opened.session, "its first prompt was not taken")
+                        .await?;
                     Err(error)
                 }
             }

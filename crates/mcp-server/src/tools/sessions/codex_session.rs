@@ -139,7 +139,7 @@ pub(in crate::tools) async fn call(
         Request::List { sensitive } => list(engine, sensitive),
         Request::Get { session, sensitive } => details(&engine.get(&session)?, sensitive),
         Request::Cancel(session) => {
-            engine.cancel(&session, CANCELLED)?;
+            engine.cancel(&session, CANCELLED).await?;
             done(&session, "cancelled")
         }
         Request::Interrupt(session) => {

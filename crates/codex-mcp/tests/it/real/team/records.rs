@@ -210,6 +210,16 @@ async fn approvals_forks_and_cancellations_are_audited() {
         let cancel = json!({"action": "cancel", "sessionId": session});
         call_ok(&mut server, "codex_session", cancel).await;
     }
+    // Nobody holds them any more.
+    let listed = call_ok(&mut server, "codex_threads", json!({})).await;
+    let listed = listed["threads"].as_array().unwrap();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert!(
+        listed
+            .iter()
+            .all(|thread| thread["status"] == "interrupted"),
+        "{listed:?}"
+    );
     stage.finish(server).await;
 
     let lines = audit(&stage);
