@@ -92,9 +92,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
         .run(workspace.root())?;
     let at_once = at_once().min(chosen.len());
     println!("{} releases, {at_once} at once", chosen.len());
-    let rows = stories(workspace, &chosen, at_once)?;
+    let (rows, untried) = stories(workspace, &chosen, at_once)?;
     let table = table(&rows)?;
     println!("{table}");
+    ensure!(untried.is_empty(), "{}", untried.join("\n"));
     if options.write {
         page_table::write(&workspace.root().join(PAGE), "matrix", &table)?;
     }
@@ -136,28 +137,40 @@ fn at_once() -> usize {
     available.map_or(1, |available| (available / MEMORY).clamp(1, cores))
 }
 
-fn stories(workspace: &Workspace, chosen: &[String], at_once: usize) -> anyhow::Result<Vec<Row>> {
+/// The stories that were told, and why the others could not be.
+fn stories(
+    workspace: &Workspace,
+    chosen: &[String],
+    at_once: usize,
+) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     let installs = Mutex::new(Installs::open(workspace.target().join("codex"))?);
     let queue = Mutex::new(chosen.iter());
     let next = || queue.lock().ok()?.next();
-    let work = || -> anyhow::Result<Vec<Row>> {
+    let work = || {
         let mut rows = Vec::new();
         while let Some(release) = next() {
-            rows.push(story(workspace, &installs, release)?);
+            let row = story(workspace, &installs, release);
+            rows.push(row.with_context(|| format!("{release} could not be tried")));
         }
-        Ok(rows)
+        rows
     };
-    let parts: Vec<anyhow::Result<Vec<Row>>> = thread::scope(|scope| {
+    let parts: Vec<Vec<anyhow::Result<Row>>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         let ended = threads.into_iter().map(|thread| thread.join());
-        let failed = |_| Err(anyhow::anyhow!("a story panicked"));
+        let failed = |_| vec![Err(anyhow::anyhow!("a story panicked"))];
         ended.map(|part| part.unwrap_or_else(failed)).collect()
     });
-    let rows: Vec<Vec<Row>> = parts.into_iter().collect::<anyhow::Result<_>>()?;
-    let mut rows: Vec<Row> = rows.into_iter().flatten().collect();
+    // What has been seen with the others is not lost.
+    let (mut rows, mut untried) = (Vec::new(), Vec::new());
+    for row in parts.into_iter().flatten() {
+        match row {
+            Ok(row) => rows.push(row),
+            Err(error) => untried.push(format!("{error:#}")),
+        }
+    }
     let place = |row: &Row| chosen.iter().position(|release| *release == row.release);
     rows.sort_by_key(place);
-    Ok(rows)
+    Ok((rows, untried))
 }
 
 /// Goes through the story with one release, which is removed if it was installed for it.
