@@ -14,10 +14,16 @@
 //! repository's filters. So Codex's process gets a `GIT_DIR` that leads nowhere; its
 //! commands do not get the variable.
 //!
-//! Source: tests with Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0.
+//! **Search paths.** Codex's process gets a PATH without directories that commands can write, and
+//! its commands get the user's, but with releases that look there for the program that makes the
+//! sandbox.
+//!
+//! Source: tests with Codex 0.104.0, 0.130.0, 0.153.4 and 0.169.0; for `bwrap`, with 0.113.0 to
+//! 0.118.0, 0.153.4, and 0.160.0 to 0.171.0.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use codex_config::layers::{CodexConfig, get};
@@ -38,6 +44,10 @@ pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
 /// The variable of a [`CommandMark`](super::CommandMark). Commands get it however few
 /// variables the user allows them.
 pub(crate) const MARK: &str = "CODEX_MCP_TURN";
+
+/// The releases that look for `bwrap` with the PATH of their commands, outside of the sandbox: a
+/// program that a command has planted there would run in its place.
+const FINDS_PLANTED_BWRAP: Range<Release> = Release::new(0, 118, 0)..Release::new(0, 162, 0);
 
 /// The first release whose shell snapshots lack the excluded variables too.
 const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
@@ -236,9 +246,15 @@ impl ThreadContext<'_> {
         self.state_trust(&mut requested);
         self.exclude_no_git(requested.config);
         let directory = self.trust.map(|trust| trust.directory.as_path());
-        if let Some(path) = search_path::for_commands(directory) {
+        if let (Some(path), false) = (search_path::for_commands(directory), self.finds_planted()) {
             self.restore_path(requested.config, path);
         }
+    }
+
+    /// Whether commands must have no directory in their PATH in which they can write.
+    fn finds_planted(&self) -> bool {
+        let looks = |release| FINDS_PLANTED_BWRAP.contains(&release);
+        cfg!(target_os = "linux") && self.release.is_none_or(looks)
     }
 
     /// Adds whether the user trusts the directory, if Codex needs to know.

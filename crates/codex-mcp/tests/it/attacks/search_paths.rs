@@ -11,7 +11,10 @@ use testkit::{Launch, McpClient, write_program};
 use super::fixture::RepositoryFixture;
 use super::recommended_commands::run_in_shell;
 
-crate::on_both_releases!(git_in_an_active_environment_is_not_run);
+crate::on_both_releases!(
+    git_in_an_active_environment_is_not_run,
+    bwrap_in_an_active_environment_is_not_run,
+);
 
 const RUN_ARGS: [&str; 6] = [
     "--sandbox",
@@ -94,6 +97,57 @@ async fn git_in_an_active_environment_is_not_run(release: &str) {
     // sets its own PATH.
     let ran = fs::read_to_string(work.join("tool-ran"));
     assert_eq!(ran.is_ok(), release == testkit::codex::newest(), "{stderr}");
+}
+
+async fn bwrap_in_an_active_environment_is_not_run(release: &str) {
+    assert!(!planted_bwrap_runs(release, false).await);
+    // The control: a user who sets PATH for commands gets what this release does with it.
+    if release == "0.153.4" {
+        assert!(planted_bwrap_runs(release, true).await);
+    }
+}
+
+/// Has Codex plant the program that makes its sandbox in an active environment, and run one more
+/// command. Codex skips programs in the working directory, so the planted one is a link.
+async fn planted_bwrap_runs(release: &str, user_sets_path: bool) -> bool {
+    let outside = tempfile::tempdir_in("/tmp").unwrap();
+    let program_there = outside.path().join("bwrap");
+    let plant = format!(
+        "cp evil {0} && ln -s {0} .venv/bin/bwrap",
+        program_there.display()
+    );
+    let replies = [&plant, "touch made"].map(Reply::shell);
+    let script = Script::new().otherwise(replies.into_iter().chain([Reply::say("Done.")]));
+    let stage = RepositoryFixture::new(release, script).await;
+    let work = stage.home.work();
+    fs::write(work.join(".gitignore"), ".venv\nevil\n").unwrap();
+    stage.home.git(&["add", ".gitignore"]);
+    stage
+        .home
+        .git(&["commit", "--quiet", "--message", "ignore"]);
+    let catch = format!("{{ echo x >> {}; }} 2>/dev/null", stage.caught().display());
+    program(&work.join("evil"), &catch);
+    let environment = work.join(".venv/bin");
+    fs::create_dir_all(&environment).unwrap();
+    let path = with_path(environment.to_str().unwrap());
+    if user_sets_path {
+        let set = format!("\n[shell_environment_policy.set]\nPATH = {path:?}\n");
+        let config = stage.home.codex_home().join("config.toml");
+        let before = fs::read_to_string(&config).unwrap();
+        fs::write(config, before + &set).unwrap();
+    }
+
+    let args = [
+        &["run", "--json", "x"][..],
+        &RUN_ARGS,
+        &["--until", "files=made"],
+    ]
+    .concat();
+    let output = stage.command(&args).env("PATH", path).output().await;
+    let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(environment.join("bwrap").exists(), "{stderr}");
+    assert!(work.join("made").exists() || user_sets_path, "{stderr}");
+    stage.was_attacked()
 }
 
 /// Codex runs git outside of its sandbox, and one Codex serves threads in all directories.
