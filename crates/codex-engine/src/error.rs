@@ -82,7 +82,10 @@ pub enum EngineError {
     #[error("Codex ended before thread {0} had its first turn; begin a new one")]
     NewThreadLost(ThreadId),
     /// Another process holds the thread.
-    #[error("thread {0} is in use, here or in another Codex process")]
+    #[error(
+        "thread {0} is in use, here or in another Codex process; `codex-mcp ps` lists the sessions \
+         that may have it"
+    )]
     ThreadInUse(ThreadId),
     /// A turn of the thread is running.
     #[error(transparent)]

@@ -49,7 +49,9 @@ fn meaning(code: Code) -> &'static str {
         Code::CodexSilent => "Codex did not answer a request in 90 seconds.",
         Code::CodexRefused => "Codex refused the request.",
         Code::ThreadNotFound => "Codex has no thread of this id.",
-        Code::ThreadInUse => "Another process of Codex has the thread open.",
+        Code::ThreadInUse => {
+            "Another process of Codex has the thread open, such as that of another client's session."
+        }
         Code::ThreadOutOfStep => {
             "With `--backend mcp-server`: the last turn of the thread failed, and Codex would \
              answer each further prompt with the result of the one before."
