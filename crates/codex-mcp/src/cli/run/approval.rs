@@ -91,7 +91,7 @@ impl Approver {
         let question = approval_text::question(ask);
         loop {
             dialog.put(&format!(
-                "{question}\n  Allow it? y: yes, a: yes, for the like of it too, n: no"
+                "{question}\n  Allow it? y: yes, a: yes, also for similar ones, n: no"
             ));
             let answer = match line(lines, until, dialog).await {
                 TypedLine::Typed(answer) => answer,

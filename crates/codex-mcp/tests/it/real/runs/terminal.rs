@@ -19,7 +19,8 @@ async fn approval_is_asked_on_the_terminal() {
     let script = Script::new().otherwise([touch(), Reply::say("Done.")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let terminal = stage.run_on_terminal(&["x", "--until", "files=asked.txt"]);
-    let mut terminal = terminal.shows("Allow it?").await;
+    let question = "Allow it? y: yes, a: yes, also for similar ones, n: no";
+    let mut terminal = terminal.shows(question).await;
     assert!(
         terminal.seen.contains("touch asked.txt"),
         "{}",
