@@ -40,7 +40,8 @@ pub fn verdict(verdict: &Verdict) -> Vec<String> {
     let lines = verdict.iter().map(|judged| {
         let (mark, found) = match &judged.finding {
             Finding::Satisfied { found } => ("holds   ", found),
-            Finding::NotYet { missing, .. } => ("missing ", missing),
+            Finding::NotYet { missing, .. } => ("not met ", missing),
+            Finding::NotRun { missing } => ("not run ", missing),
             Finding::Unknown { why } => ("unknown ", why),
         };
         format!("  {mark} {}: {found}", judged.subject)
@@ -57,7 +58,7 @@ pub fn to_do(verdict: &Verdict) -> Vec<String> {
     let lines = asked.map(|judged| {
         let (mark, found) = match &judged.finding {
             Finding::Satisfied { found } => ("holds   ", found),
-            Finding::NotYet { missing, .. } => ("to do   ", missing),
+            Finding::NotYet { missing, .. } | Finding::NotRun { missing } => ("to do   ", missing),
             Finding::Unknown { why } => ("unknown ", why),
         };
         format!("  {mark} {}: {found}", judged.subject)
@@ -160,7 +161,56 @@ pub fn grants(grants: &Grants) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::logic::criteria::Criteria;
+    use crate::logic::findings::judge;
+    use crate::logic::snapshot::{Preexisting, Probe, Snapshot, Tree, Work};
+
+    /// A run that has committed `x`.
+    #[test]
+    fn criterion_that_was_not_checked_is_not_run() {
+        let criteria = ["files=a.txt", "command=true", "diff_within=src"];
+        let criteria = Criteria::new(criteria.map(|text| text.parse().unwrap())).unwrap();
+        let start = Snapshot {
+            files: Probe::Found(BTreeMap::new()),
+            tree: Probe::Found(Tree::default()),
+            ..Snapshot::default()
+        };
+        let now = Snapshot {
+            tree: Probe::Found(Tree {
+                committed: BTreeMap::from([("x".to_owned(), ChangeKind::Added)]),
+                ..Tree::default()
+            }),
+            ..start.clone()
+        };
+        let judged = |now| {
+            let work = Work::default();
+            judge(&criteria, &start, now, &work, Preexisting::Ignored)
+        };
+        let beginnings = |lines: Vec<String>| {
+            let beginnings = lines.iter().map(|line| line.split(':').next().unwrap());
+            beginnings.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            beginnings(to_do(&judged(&start))),
+            [
+                "  to do    files=a.txt",
+                "  to do    command=true",
+                "  holds    diff_within=src",
+            ]
+        );
+        assert_eq!(
+            beginnings(verdict(&judged(&now))),
+            [
+                "  not met  files=a.txt",
+                "  not run  command=true",
+                "  not met  diff_within=src",
+                "  holds    work",
+            ]
+        );
+    }
 
     #[test]
     fn tokens_are_shown_in_short() {

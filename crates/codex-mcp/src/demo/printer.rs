@@ -181,7 +181,7 @@ fn run_line_style(line: &str) -> Style {
     match line.split_whitespace().next() {
         Some("turn") => STRONG,
         Some("holds" | "done") => GOOD,
-        Some("missing" | "unknown" | "promised" | "denied" | "failed" | "not") => BAD,
+        Some("unknown" | "promised" | "denied" | "failed" | "not") => BAD,
         _ => Style::new(),
     }
 }
@@ -233,7 +233,7 @@ mod tests {
             printer.run_line("turn 1 of 10")?;
             printer.run_line("")?;
             printer.run_line("  holds    pr: #1")?;
-            printer.run_line("  missing  files: one-file.txt, another-file.txt, a-third-file.txt and the-last-one.txt")
+            printer.run_line("  not met  files: one-file.txt, another-file.txt, a-third-file.txt and the-last-one.txt")
         });
         insta::assert_snapshot!(text, @r"
            $ codex-mcp run \
@@ -241,7 +241,7 @@ mod tests {
            turn 1 of 10
 
              holds    pr: #1
-             missing  files: one-file.txt, another-file.txt, a-third-file.txt and
+             not met  files: one-file.txt, another-file.txt, a-third-file.txt and
                the-last-one.txt
         ");
     }

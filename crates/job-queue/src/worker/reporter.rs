@@ -68,7 +68,7 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// The number of criteria that hold, and what is missing for the first of the others.
+/// The number of criteria that hold, and the first that is not met.
 fn criteria_text(verdict: &Verdict) -> String {
     let all = verdict.iter().count();
     let is_lacking = |finding: &Finding| !matches!(finding, Finding::Satisfied { .. });
@@ -76,7 +76,7 @@ fn criteria_text(verdict: &Verdict) -> String {
     let holds = all - lacking.count();
     match verdict.missing().first() {
         None => format!("all {all} criteria hold"),
-        Some(first) => format!("{holds} of {all} criteria hold; missing: {first}"),
+        Some(first) => format!("{holds} of {all} criteria hold; not met: {first}"),
     }
 }
 

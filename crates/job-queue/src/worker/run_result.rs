@@ -249,7 +249,7 @@ impl RunAttemptResult {
                 let why = why.unwrap_or(reason.words()).to_owned();
                 match done.outcome.missing.as_slice() {
                     [] => why,
-                    missing => format!("{why}; missing: {}", missing.join("; ")),
+                    missing => format!("{why}; not met: {}", missing.join("; ")),
                 }
             }
         }

@@ -52,7 +52,7 @@ fn push_criterion(rows: &mut Vec<Row>, one: &Value) {
     let text = |key: &str| one[key].as_str().unwrap_or_default();
     let (sign, style) = match text("state") {
         "satisfied" => ("[x] ", GOOD),
-        "not_yet" => ("[ ] ", BAD),
+        "not_yet" | "not_run" => ("[ ] ", BAD),
         _ => ("[?] ", PLAIN),
     };
     push(rows, style, sign, text("criterion"));

@@ -421,6 +421,7 @@ fn diff_and_criteria_have_styles() {
     let criteria = json!([
         { "criterion": "clean", "state": "satisfied", "found": "no changes" },
         { "criterion": "commit", "state": "not_yet", "missing": "a commit" },
+        { "criterion": "review", "state": "not_run", "missing": "not reviewed yet" },
     ]);
     let rows = job::rows(&record, &criteria);
     let text: Vec<String> = rows.iter().map(ToString::to_string).collect();

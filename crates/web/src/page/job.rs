@@ -109,7 +109,8 @@ fn criterion(one: &Value) -> Markup {
     let text = |key: &str| one[key].as_str().unwrap_or_default();
     let (sign, class) = match text("state") {
         "satisfied" => ("met", "met"),
-        "not_yet" => ("missing", "missing"),
+        "not_yet" => ("not met", "missing"),
+        "not_run" => ("not run", "missing"),
         _ => ("unknown", "unknown"),
     };
     let found = ["found", "missing", "why"].map(text);
@@ -138,6 +139,26 @@ fn list(title: &str, lines: &Value) -> Markup {
         @if !lines.is_empty() {
             h2 { (title) }
             ul { @for line in lines { li { (foreign_line(line.as_str().unwrap_or_default())) } } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn criterion_has_the_sign_of_its_state() {
+        for (state, sign) in [
+            ("satisfied", "met"),
+            ("not_yet", "not met"),
+            ("not_run", "not run"),
+            ("unknown", "unknown"),
+        ] {
+            let html = criterion(&json!({ "criterion": "clean", "state": state })).into_string();
+            assert!(html.contains(&format!(">{sign}</span>")), "{html}");
         }
     }
 }

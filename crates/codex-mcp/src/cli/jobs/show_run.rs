@@ -27,7 +27,7 @@ pub(super) fn sections(job: &Job) -> Vec<Section> {
     if let Some(result) = result::of(job) {
         sections.push(("Result", outcome(&result)));
         sections.push(("Made", made(&result)));
-        sections.push(("Missing", texts(&result, "missing")));
+        sections.push(("Not met", texts(&result, "missing")));
         sections.push(("More", more(&result)));
     }
     sections.retain(|(_, lines)| !lines.is_empty());

@@ -115,7 +115,7 @@ impl RunReport {
         // Missing criteria mean nothing if Codex could not work.
         let missing = outcome.missing.iter();
         let missing = missing.filter(|_| outcome.reason != Some(Reason::CouldNotRun));
-        lines.extend(missing.map(|missing| format!("  {:<12} {missing}", "missing")));
+        lines.extend(missing.map(|missing| format!("  {:<12} {missing}", "not met")));
         lines.extend(self.read_only.map(|advice| format!("  {advice}")));
         lines
     }

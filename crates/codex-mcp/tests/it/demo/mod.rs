@@ -45,7 +45,7 @@ const STORY: [&str; 40] = [
     "turn 1 of 10\n",
     "nothing was executed",
     "promised \"i will\"",
-    "missing  commits=1: new commits on the checked-out branch: 0 of 1",
+    "not met  commits=1: new commits on the checked-out branch: 0 of 1",
     "turn 2 of 10: the last turn executed nothing, so Codex is told to do the work",
     "executed",
     "holds    commits=1: new commits on the checked-out branch: 1",

@@ -205,7 +205,9 @@ fn told(verdict: &Verdict) -> Vec<String> {
     asked
         .map(|judged| match &judged.finding {
             Finding::Satisfied { found } => format!("yes: {found}"),
-            Finding::NotYet { missing, .. } => format!("no: {missing}"),
+            Finding::NotYet { missing, .. } | Finding::NotRun { missing } => {
+                format!("no: {missing}")
+            }
             Finding::Unknown { why } => format!("unknown: {why}"),
         })
         .collect()

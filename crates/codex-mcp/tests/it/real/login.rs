@@ -92,7 +92,7 @@ async fn missing_login_ends_a_run_before_its_first_turn(release: &str) {
         ran.stderr
     );
     assert!(!ran.stderr.contains("turn 1"), "{}", ran.stderr);
-    assert!(!ran.stderr.contains("missing"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("not met"), "{}", ran.stderr);
     assert_eq!(stage.model.request_count(), 0);
 }
 

@@ -40,6 +40,12 @@ fn not_yet(missing: impl Into<String>, instruction: impl Into<String>) -> Findin
     Ok(Finding::not_yet(missing, instruction))
 }
 
+/// A requirement that is checked once all others hold.
+fn not_run(missing: impl Into<String>) -> FindingResult {
+    let missing = missing.into();
+    Ok(Finding::NotRun { missing })
+}
+
 impl Comparison<'_> {
     pub(super) fn judge(&self, criterion: &Criterion) -> Finding {
         let found = match criterion {
@@ -230,8 +236,8 @@ impl Comparison<'_> {
     fn command(&self, command: &CommandLine) -> FindingResult {
         let Some(probe) = self.now.commands.get(command) else {
             let requirement = Criterion::Command(command.clone()).requirement();
-            let missing = format!("{requirement} (it is run once all else holds)");
-            return not_yet(missing, "");
+            let when = "it is not run yet; that follows once all else holds";
+            return not_run(format!("{requirement} ({when})"));
         };
         let end = probe
             .get()
@@ -266,8 +272,7 @@ impl Comparison<'_> {
 
     fn review(&self) -> FindingResult {
         let Some(probe) = &self.now.review else {
-            let missing = "the changes are not reviewed (that follows once all else holds)";
-            return not_yet(missing, "");
+            return not_run("the changes are not reviewed yet; that follows once all else holds");
         };
         let end = probe
             .get()

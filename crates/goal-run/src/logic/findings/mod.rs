@@ -59,9 +59,14 @@ pub enum Finding {
     NotYet {
         /// The missing requirement: a line, for people and programs.
         missing: String,
-        /// The instruction for Codex alone; may be empty.
+        /// The instruction for Codex alone.
         #[serde(skip)]
         instruction: String,
+    },
+    /// The subject was not checked yet, as that follows once all others hold.
+    NotRun {
+        /// The requirement: a line, for people, programs and Codex.
+        missing: String,
     },
     /// The fact is unknown.
     Unknown {
@@ -119,7 +124,9 @@ impl Verdict {
         for judged in self.iter() {
             match judged.finding {
                 Finding::Satisfied { .. } => {}
-                Finding::NotYet { .. } => return VerdictStatus::Incomplete,
+                Finding::NotYet { .. } | Finding::NotRun { .. } => {
+                    return VerdictStatus::Incomplete;
+                }
                 Finding::Unknown { .. } => status = VerdictStatus::Unknown,
             }
         }
@@ -145,9 +152,9 @@ impl Verdict {
     fn lacks_only(&self, expected: impl Fn(&Criterion) -> bool) -> bool {
         self.iter()
             .all(|judged| match (&judged.finding, &judged.subject) {
-                (Finding::NotYet { .. }, Subject::Criterion(criterion)) => expected(criterion),
-                (Finding::NotYet { .. }, Subject::Work | Subject::Answer) => false,
                 (Finding::Satisfied { .. } | Finding::Unknown { .. }, _) => true,
+                (_, Subject::Criterion(criterion)) => expected(criterion),
+                (_, Subject::Work | Subject::Answer) => false,
             })
     }
 
@@ -180,6 +187,7 @@ impl Verdict {
                 missing,
                 instruction,
             } => Some(line(missing, instruction)),
+            Finding::NotRun { missing } => Some(line(missing, "")),
             Finding::Unknown { why } => {
                 Some(format!("{}: this cannot be checked: {why}", judged.subject))
             }

@@ -175,6 +175,7 @@ fn told(finding: &Finding) -> String {
             missing,
             instruction,
         } => format!("not yet:   {missing} | {instruction}"),
+        Finding::NotRun { missing } => format!("not run:   {missing}"),
         Finding::Unknown { why } => format!("unknown:   {why}"),
     }
 }

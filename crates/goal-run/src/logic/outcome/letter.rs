@@ -20,7 +20,7 @@ pub fn letter(notice: &str, result: &Value) -> String {
     for (title, key) in [
         ("Made:", "artifacts"),
         ("Made all the same:", "partial"),
-        ("Missing:", "missing"),
+        ("Not met:", "missing"),
     ] {
         let things = result.get(key).and_then(Value::as_array);
         let things = things.map_or(&[][..], Vec::as_slice);

@@ -146,7 +146,7 @@ async fn command_and_diff_criteria_are_judged_after_each_turn() {
     };
     assert_eq!(state("files"), "satisfied");
     assert_eq!(state("diff_within"), "not_yet");
-    assert_eq!(state("command"), "not_yet");
+    assert_eq!(state("command"), "not_run");
 }
 
 /// Codex writes a script that a criterion runs, and which undoes or exceeds the work.

@@ -128,11 +128,11 @@ async fn criteria_and_artifacts_are_shown_on_the_terminal() {
     assert_eq!(code, Some(0), "{seen}");
     let before = seen.split("turn 1 of 10").next().unwrap();
     assert!(before.contains("to do    files=*.txt"), "{before}");
-    assert!(!before.contains("missing"), "{before}");
+    assert!(!before.contains("not met"), "{before}");
     for words in [
         "turn 1 of 10",
         "nothing was executed",
-        "missing  files=*.txt",
+        "not met  files=*.txt",
         "turn 2 of 10: the last turn executed nothing",
         "holds    files=*.txt",
         "done after 2 turns: all criteria hold",
