@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Appended where a text was cut, unless the caller chooses another mark.
 const CUT: &str = "\n[… cut here]";
@@ -179,6 +179,15 @@ pub fn first_names<T: AsRef<str>>(names: impl IntoIterator<Item = T>, limit: usi
     }
 }
 
+/// A number of things: `1 file`, `2 files`.
+#[must_use]
+pub fn counted<T: Display + PartialEq + From<u8>>(count: T, name: &str) -> String {
+    match count == T::from(1_u8) {
+        true => format!("1 {name}"),
+        false => format!("{count} {name}s"),
+    }
+}
+
 /// A text that grows up to a bound.
 #[derive(Debug, Clone)]
 pub struct BoundedText {
@@ -255,6 +264,12 @@ mod tests {
         assert_eq!(first_names([] as [&str; 0], 2), "");
         assert_eq!(first_names(["a", "b"], 2), "a, b");
         assert_eq!(first_names(["a", "b", "c"], 2), "a, b and 1 more");
+    }
+
+    #[test]
+    fn one_thing_is_counted_in_the_singular() {
+        let shown = [0_u64, 1, 2].map(|count| counted(count, "file"));
+        assert_eq!(shown, ["0 files", "1 file", "2 files"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use common::text::one_line;
+use common::text::{counted, one_line};
 
 use crate::cli::work_list::{Kind, Work};
 use crate::doctor::brief::{CodexState, INSTALL, LoginState};
@@ -152,7 +152,9 @@ fn work_line(work: &WorkState) -> Line {
     ];
     let counted: Vec<String> = kinds
         .into_iter()
-        .filter_map(|(kind, name)| counted(of_kind(kind), name))
+        .map(|(kind, name)| (of_kind(kind), name))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| counted(count, name))
         .collect();
     match (counted.is_empty(), asking(work).count()) {
         (true, _) => Line::new(WORK, Tone::Plain, "none under way"),
@@ -165,14 +167,6 @@ fn work_line(work: &WorkState) -> Line {
             let text = format!("{}; {several} wait for your answer", counted.join(", "));
             Line::new(WORK, Tone::Attention, text)
         }
-    }
-}
-
-fn counted(count: usize, name: &str) -> Option<String> {
-    match count {
-        0 => None,
-        1 => Some(format!("1 {name}")),
-        several => Some(format!("{several} {name}s")),
     }
 }
 

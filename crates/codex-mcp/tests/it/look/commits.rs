@@ -83,7 +83,7 @@ async fn changes_on_named_branches_are_judged() {
         commit(&[branch], "check.sh");
         let judged = run.judged().await;
         assert_eq!(beginnings(&judged), ["yes", "yes", "no"]);
-        let words = format!("no: changed on the branch {branch} outside of");
+        let words = format!("no: 1 file is changed on the branch {branch} outside of");
         assert!(judged[2].starts_with(&words), "{judged:?}");
         assert!(judged[2].ends_with(": \"check.sh\""), "{judged:?}");
         scene.git(&[
@@ -127,14 +127,14 @@ async fn commits_of_other_branches_and_tags_are_not_new() {
     scene.git(&["merge", "--quiet", "--ff-only", "v1"]);
     run.assert_first(
         &run.judged().await,
-        "no: new commits on the checked-out branch: 0",
+        "no: the checked-out branch has 0 new commits",
     );
     scene.git(&["merge", "--quiet", "other"]);
     let now = run.looker.now().await;
     assert_eq!(now.head.get().unwrap().history.new, 0);
     assert_eq!(now.head.get().unwrap().history.total, 3);
     let counted = told(&run.verdict(&now, Preexisting::Counts));
-    assert_eq!(counted, ["yes: commits on the checked-out branch: 3"]);
+    assert_eq!(counted, ["yes: the checked-out branch has 3 commits"]);
     scene.git(&["reset", "--quiet", "--hard", "other~"]);
     assert_eq!(run.looker.now().await.head.get().unwrap().history.total, 2);
 }

@@ -105,7 +105,10 @@ async fn pull_request_age_follows_githubs_clock() {
     );
     run.assert_first(&run.judged().await, old);
     github.has("pulls", &[pull(1, "main", BEFORE), pull(4, "main", AFTER)]);
-    assert_eq!(run.judged().await, ["yes: https://github.com/o/r/pull/4"]);
+    assert_eq!(
+        run.judged().await,
+        ["yes: https://github.com/o/r/pull/4 is open"]
+    );
 
     github
         .scene
@@ -206,13 +209,13 @@ async fn only_own_new_comments_count() {
     let now = run.looker.now().await;
     assert_eq!(
         told(&run.verdict(&now, Preexisting::Ignored)),
-        ["yes: https://github.com/o/r/issues/7#issuecomment-4"]
+        ["yes: there is a new comment of yours: https://github.com/o/r/issues/7#issuecomment-4"]
     );
     github.has("comments", &[]);
     let now = run.looker.now().await;
     assert_eq!(
         told(&run.verdict(&now, Preexisting::Counts)),
-        ["yes: https://github.com/o/r/issues/7#issuecomment-1"],
+        ["yes: there is a comment of yours: https://github.com/o/r/issues/7#issuecomment-1"],
         "what was there is remembered"
     );
     let asked = github.asked();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codex_engine::logic::describe::line;
-use common::text::first_names;
+use common::text::{counted, first_names};
 use git_probe::logic::git_state::ChangeKind;
 
 use super::Finding;
@@ -74,28 +74,28 @@ impl Comparison<'_> {
 
     fn files(&self, glob: &Glob) -> FindingResult {
         let there = self.now.files.get()?;
-        let mut fitting = there.keys().filter(|path| glob.matches(path));
-        let Some(first) = fitting.next() else {
+        let fitting: Vec<&String> = there.keys().filter(|path| glob.matches(path)).collect();
+        if fitting.is_empty() {
             let missing = match glob.plain() {
                 Some(_) => format!("the file {glob} does not exist"),
                 None => format!("no file matches {glob}"),
             };
             return not_yet(missing, "create it");
-        };
+        }
         if self.counts_preexisting() {
-            return satisfied(named([first].into_iter().chain(fitting)));
+            return satisfied(about_files(&fitting, "there"));
         }
         let before = self.start.files.get()?;
-        let is_new = |(path, stamp): &(&String, &String)| before.get(*path) != Some(*stamp);
-        let new = there.iter().filter(is_new).map(|(path, _)| path);
-        let mut fitting = new.filter(|path| glob.matches(path)).peekable();
-        match fitting.peek() {
-            Some(_) => satisfied(named(fitting)),
-            None => not_yet(
-                format!("{glob} exists and is as it was at the start"),
-                "create or change what the task asks for",
-            ),
+        let is_new = |path: &&String| before.get(*path) != there.get(*path);
+        let new: Vec<&String> = fitting.into_iter().filter(is_new).collect();
+        if !new.is_empty() {
+            return satisfied(about_files(&new, "new or changed"));
         }
+        let missing = match glob.plain() {
+            Some(_) => format!("the file {glob} is as it was at the start"),
+            None => format!("no file that matches {glob} is new or changed"),
+        };
+        not_yet(missing, "create or change what the task asks for")
     }
 
     fn commits(&self, count: u32, branch: Option<&BranchName>) -> FindingResult {
@@ -113,14 +113,15 @@ impl Comparison<'_> {
                 "create it and commit there",
             );
         };
-        let (there, new) = match self.preexisting {
-            Preexisting::Counts => (commits.total, ""),
-            Preexisting::Ignored => (commits.new, "new "),
+        let (there, what) = match self.preexisting {
+            Preexisting::Counts => (commits.total, "commit"),
+            Preexisting::Ignored => (commits.new, "new commit"),
         };
+        let has = format!("{place} has {}", counted(there, what));
         match there >= u64::from(count) {
-            true => satisfied(format!("{new}commits on {place}: {there}")),
+            true => satisfied(has),
             false => not_yet(
-                format!("{new}commits on {place}: {there} of {count}"),
+                format!("{has} and needs {count}"),
                 "commit the work with git add and git commit",
             ),
         }
@@ -194,7 +195,7 @@ impl Comparison<'_> {
             }
         };
         match (counted, there.first()) {
-            (Some(request), _) => satisfied(request.url.clone()),
+            (Some(request), _) => satisfied(format!("{} is open", request.url)),
             (None, Some(old)) => not_yet(
                 format!("{} was open at the start", old.url),
                 "open a new pull request from a branch of its own",
@@ -209,14 +210,17 @@ impl Comparison<'_> {
     fn comment(&self, issue: &Issue) -> FindingResult {
         let probe = self.now.comments.get(issue);
         let there = probe.ok_or("nobody has looked")?.get()?;
-        let counted = match self.preexisting {
-            Preexisting::Counts => there.first(),
-            Preexisting::Ignored => self.now.new_comments(issue, self.start).first().copied(),
+        let (comment, what) = match self.preexisting {
+            Preexisting::Counts => (there.first(), "comment"),
+            Preexisting::Ignored => {
+                let new = self.now.new_comments(issue, self.start);
+                (new.first().copied(), "new comment")
+            }
         };
-        match counted {
-            Some(comment) => satisfied(comment.url.clone()),
+        match comment {
+            Some(comment) => satisfied(format!("there is a {what} of yours: {}", comment.url)),
             None => not_yet(
-                format!("there is no new comment of yours on {issue}"),
+                format!("there is no {what} of yours on {issue}"),
                 "write one with gh",
             ),
         }
@@ -224,10 +228,11 @@ impl Comparison<'_> {
 
     fn clean(&self) -> FindingResult {
         let dirty = &self.now.tree.get()?.state.dirty;
+        let dirty: Vec<&String> = dirty.keys().collect();
         match dirty.is_empty() {
             true => satisfied("nothing is uncommitted"),
             false => not_yet(
-                format!("uncommitted: {}", named(dirty.keys())),
+                about_files(&dirty, "not committed"),
                 "commit what belongs to the work, and remove only what you have made yourself",
             ),
         }
@@ -278,7 +283,9 @@ impl Comparison<'_> {
             .get()
             .map_err(|why| format!("the review could not be made: {why}"))?;
         match end {
-            ReviewEnd::Passed(summary) => satisfied(format!("the reviewer: {}", line(summary))),
+            ReviewEnd::Passed(summary) => {
+                satisfied(format!("the reviewer wants no change: {}", line(summary)))
+            }
             ReviewEnd::Failed { first, text } => not_yet(
                 format!("the reviewer wants changes: {}", line(first)),
                 format!("make those that are right. The review:\n{text}"),
@@ -288,11 +295,8 @@ impl Comparison<'_> {
 
     fn diff_within(&self, paths: &[Glob]) -> FindingResult {
         let changed = self.now.tree.get()?.changed_since(self.start.tree.get()?);
-        if let Some(outside) = outside(&changed, paths) {
-            return not_yet(
-                format!("changed outside of what may be changed: {outside}"),
-                "take back those changes that are yours",
-            );
+        if let Some(missing) = outside(&changed, paths, "changed") {
+            return not_yet(missing, "take back those changes that are yours");
         }
         let mut all: BTreeSet<&String> = changed.keys().collect();
         for (branch, history) in &self.now.branches {
@@ -304,31 +308,43 @@ impl Comparison<'_> {
             }
             let changed = self.now.branch_changes.get(branch);
             let changed = changed.ok_or("nobody has looked")?.get()?;
-            if let Some(outside) = outside(changed, paths) {
-                return not_yet(
-                    format!(
-                        "changed on the branch {branch} outside of what may be changed: {outside}"
-                    ),
-                    "take back those changes that are yours, on that branch",
-                );
+            let what = format!("changed on the branch {branch}");
+            if let Some(missing) = outside(changed, paths, &what) {
+                let advice = "take back those changes that are yours, on that branch";
+                return not_yet(missing, advice);
             }
             all.extend(changed.keys());
         }
-        satisfied(format!("files changed, all of them within: {}", all.len()))
+        satisfied(match all.len() {
+            0 => "no file is changed".to_owned(),
+            count => format!(
+                "{} changed, none outside of what may be changed",
+                files_are(count)
+            ),
+        })
     }
 }
 
-/// The changed files that no path covers, in words; `None` if there are none.
-fn outside(changed: &BTreeMap<String, ChangeKind>, paths: &[Glob]) -> Option<String> {
+/// A sentence about the changed files that no path covers; `None` if there are none. `what`
+/// says that they are changed, and where.
+fn outside(changed: &BTreeMap<String, ChangeKind>, paths: &[Glob], what: &str) -> Option<String> {
     let is_outside = |path: &&String| !paths.iter().any(|glob| glob.covers(path));
-    let mut outside = changed.keys().filter(is_outside).peekable();
-    outside.peek()?;
-    Some(named(outside))
+    let outside: Vec<&String> = changed.keys().filter(is_outside).collect();
+    let what = format!("{what} outside of what may be changed");
+    (!outside.is_empty()).then(|| about_files(&outside, &what))
 }
 
-/// The first of some names, in quotes, and how many more there are.
-fn named<T: AsRef<str>>(names: impl Iterator<Item = T>) -> String {
-    first_names(names.map(|name| quoted(name.as_ref())), NAMED)
+/// What some files are, in a sentence with the first of their names, in quotes, and the number
+/// of the others.
+fn about_files(files: &[&String], what: &str) -> String {
+    let names = first_names(files.iter().map(|name| quoted(name)), NAMED);
+    format!("{} {what}: {names}", files_are(files.len()))
+}
+
+/// The beginning of a sentence about files.
+fn files_are(count: usize) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(count, "file"))
 }
 
 /// The end of an output, on one line: errors come last.

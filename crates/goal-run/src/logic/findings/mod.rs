@@ -14,6 +14,7 @@ mod criterion_finding;
 use std::fmt;
 
 use codex_engine::logic::work::Refusal;
+use common::text::counted;
 use serde::Serialize;
 
 use super::criteria::{Basis, Criteria, Criterion};
@@ -271,7 +272,7 @@ fn work_finding(comparison: &criterion_finding::Comparison<'_>, work: &Work) -> 
         },
         0 => Finding::not_yet(NOTHING_EXECUTED, USE_TOOLS),
         steps => Finding::Satisfied {
-            found: format!("steps executed: {steps}"),
+            found: format!("Codex executed {}", counted(steps, "step")),
         },
     }
 }
@@ -287,7 +288,7 @@ fn succeeded(comparison: &criterion_finding::Comparison<'_>, work: &Work) -> Fin
         }
         (steps, Refusal::None | Refusal::Followed) => {
             return Finding::Satisfied {
-                found: format!("steps that succeeded: {steps}"),
+                found: format!("{} succeeded", counted(steps, "step")),
             };
         }
     };

@@ -319,12 +319,12 @@ fn changes_on_a_named_branch_are_judged() {
     for (changes, expected) in [
         (
             Some(changes(&["src/c.rs", "src/d.rs"])),
-            "satisfied: files changed, all of them within: 2",
+            "satisfied: 2 files are changed, none outside of what may be changed",
         ),
         (
             Some(changes(&["src/c.rs", "check.sh"])),
-            "not yet:   changed on the branch x outside of what may be changed: \"check.sh\" | \
-             take back those changes that are yours, on that branch",
+            "not yet:   1 file is changed on the branch x outside of what may be changed: \
+             \"check.sh\" | take back those changes that are yours, on that branch",
         ),
         (
             Some(Probe::Failed("git failed".to_owned())),

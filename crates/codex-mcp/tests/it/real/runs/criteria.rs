@@ -161,7 +161,7 @@ async fn criteria_are_judged_by_the_state_after_the_commands() {
         (
             "echo x > outside.txt",
             "diff_within=src,check.sh",
-            "changed outside of what may be changed: \"outside.txt\"",
+            "1 file is changed outside of what may be changed: \"outside.txt\"",
         ),
     ] {
         let work = format!("mkdir src && echo made > src/a.txt && echo '{script}' > check.sh");
@@ -195,7 +195,7 @@ async fn changes_on_a_branch_that_is_not_checked_out_are_judged() {
     ran.assert_not_done("max_turns_exceeded");
     assert_eq!(
         ran.result["missing"][0],
-        "changed on the branch feature outside of what may be changed: \"check.sh\"",
+        "1 file is changed on the branch feature outside of what may be changed: \"check.sh\"",
         "{:#}",
         ran.result
     );

@@ -225,7 +225,7 @@ async fn promise_without_work_is_nudged(release: &str) {
     let prompts = stage.prompts();
     assert!(prompts[0].starts_with("make it\n"), "{prompts:?}");
     assert!(
-        prompts[1].contains("new commits on the checked-out branch"),
+        prompts[1].contains("the checked-out branch has 0 new commits and needs 1"),
         "{prompts:?}"
     );
     // The nudge continues the same conversation.
