@@ -5,7 +5,6 @@ use std::path::Path;
 
 use codex_protocol::codex::{SandboxMode, ThreadId};
 use common::json::as_word;
-use common::text::shell_word;
 use goal_run::logic::criteria::{Basis, Criterion};
 use goal_run::logic::findings::{Finding, Subject, Verdict};
 use goal_run::logic::machine::{Limits, RawLimits};
@@ -33,7 +32,8 @@ pub(super) struct Continuation {
     /// The command, quoted for a shell.
     #[serde(rename = "resume_command", skip_serializing_if = "Option::is_none")]
     pub(super) command: Option<String>,
-    /// Why there is no command and what to do, or what to add to the command: a line.
+    /// What to add to the command; or, without one, what to do first and the command for
+    /// after that: a line.
     #[serde(rename = "resume_hint", skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
 }
@@ -56,30 +56,27 @@ impl Args {
         sandbox: Option<SandboxMode>,
         purpose: Purpose<'_>,
     ) -> Continuation {
-        if let Purpose::Remaining(outcome) = purpose
-            && may_exceed_diff_within(outcome)
-        {
-            let hint = format!(
-                "no command continues this run, because the next one would accept changes outside \
-                 of diff_within as the state of its start: undo them, or choose other criteria, \
-                 and run again with --cwd {} --thread {thread}",
-                shell_word(repo)
-            );
+        let command = self.resume_command(repo, thread, sandbox, purpose);
+        let Purpose::Remaining(outcome) = purpose else {
             return Continuation {
-                command: None,
-                hint: Some(hint),
+                command: Some(command),
+                hint: None,
             };
-        }
+        };
+        let excess = excess_of_diff_within(outcome);
+        let is_offered = excess.is_none();
+        let undo = excess.map(|excess| {
+            format!(
+                "{excess}. The next run would accept such changes as the state of its start: undo \
+                 them, or choose other criteria, and then run: {command}"
+            )
+        });
+        // A command at the end of the line can be copied.
+        let hints = [self.fewer_grants(outcome), self.left_out(), undo];
+        let hints: Vec<String> = hints.into_iter().flatten().collect();
         Continuation {
-            command: Some(self.resume_command(repo, thread, sandbox, purpose)),
-            hint: match purpose {
-                Purpose::Remaining(outcome) => {
-                    let hints = [self.fewer_grants(outcome), self.left_out()];
-                    let hints: Vec<String> = hints.into_iter().flatten().collect();
-                    (!hints.is_empty()).then(|| hints.join("; "))
-                }
-                Purpose::NewTask => None,
-            },
+            command: is_offered.then_some(command),
+            hint: (!hints.is_empty()).then(|| hints.join("; ")),
         }
     }
 
@@ -239,15 +236,19 @@ fn is_done(criterion: &Criterion, verdict: &Verdict) -> bool {
         })
 }
 
-/// Whether there may be changes outside of `diff_within`: it does not hold, or the repository
-/// changed after it was judged.
-fn may_exceed_diff_within(outcome: &RunOutcome) -> bool {
+/// The changes outside of `diff_within`, in words, if there are or may be some: it does not hold,
+/// or the repository changed after it was judged.
+fn excess_of_diff_within(outcome: &RunOutcome) -> Option<String> {
+    let of_paths =
+        |subject: &Subject| matches!(subject, Subject::Criterion(Criterion::DiffWithin(_)));
     let mut judged = outcome.evidence.criteria.iter();
-    judged.any(|judged| {
-        let holds = matches!(judged.finding, Finding::Satisfied { .. })
-            && outcome.reason != Some(Reason::Unconfirmed);
-        matches!(judged.subject, Subject::Criterion(Criterion::DiffWithin(_))) && !holds
-    })
+    match &judged.find(|judged| of_paths(&judged.subject))?.finding {
+        Finding::Satisfied { .. } if outcome.reason != Some(Reason::Unconfirmed) => None,
+        Finding::NotYet { missing, .. } => Some(missing.clone()),
+        Finding::Satisfied { .. } | Finding::NotRun { .. } | Finding::Unknown { .. } => {
+            Some("files may be changed outside of what diff_within allows".to_owned())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -315,7 +316,11 @@ mod tests {
 
     /// The arguments of a printed command.
     fn arguments(continuation: &Continuation) -> Vec<String> {
-        let words = shlex::split(continuation.command.as_ref().unwrap()).unwrap();
+        arguments_of(continuation.command.as_ref().unwrap())
+    }
+
+    fn arguments_of(command: &str) -> Vec<String> {
+        let words = shlex::split(command).unwrap();
         assert_eq!(words[..2], ["codex-mcp", "run"]);
         assert_eq!(words[3], "/home/me/it's mine");
         words[2..].to_vec()
@@ -462,15 +467,21 @@ mod tests {
                 end,
             )
         };
-        for (within, end) in [
-            ("diff_within=docs", RunEnd::MaxTurns),
-            ("diff_within=src", RunEnd::Unconfirmed),
+        let changed = "1 file is changed outside of what may be changed: \"src/a.rs\". ";
+        for (within, end, excess) in [
+            ("diff_within=docs", RunEnd::MaxTurns, changed),
+            ("diff_within=src", RunEnd::Unconfirmed, "files may be "),
         ] {
             let resumed = run(within, end);
             assert!(resumed.command.is_none(), "{within}");
             let hint = resumed.hint.unwrap();
-            assert!(hint.contains("undo them"), "{hint}");
-            assert!(hint.contains("--thread 0199a213-"), "{hint}");
+            assert!(hint.starts_with(excess), "{hint}");
+            let (advice, command) = hint.split_once(" then run: ").unwrap();
+            assert!(advice.contains("undo them"), "{hint}");
+            let again = parsed(&arguments_of(command));
+            let criteria: Vec<String> = again.until.iter().map(ToString::to_string).collect();
+            assert_eq!(criteria, [within, "command=true"]);
+            assert!(again.thread.is_some(), "{hint}");
         }
         let within = arguments(&run("diff_within=src", RunEnd::MaxTurns));
         assert!(within.contains(&"diff_within=src".to_owned()));
