@@ -32,10 +32,7 @@ impl GitRules {
     /// Reads the rules of a Codex with this home; `None` if none allows git.
     #[must_use]
     pub fn of(codex_home: &Path) -> Option<Self> {
-        let entries = fs::read_dir(codex_home.join(DIRECTORY)).ok()?;
-        let paths = entries.flatten().map(|entry| entry.path());
-        let is_rules = |path: &PathBuf| path.extension().is_some_and(|end| end == "rules");
-        let mut paths: Vec<PathBuf> = paths.filter(is_rules).collect();
+        let mut paths: Vec<PathBuf> = files(codex_home).collect();
         paths.sort();
         paths.truncate(FILES_LIMIT);
         let found = paths.into_iter().flat_map(|path| {
@@ -70,6 +67,22 @@ impl fmt::Display for GitRules {
             path.display()
         )
     }
+}
+
+/// Whether there are rules, of whatever kind, in this home of Codex or this `.codex` of a
+/// repository.
+#[must_use]
+pub fn has_rules(directory: &Path) -> bool {
+    files(directory).next().is_some()
+}
+
+/// The files of the rules in this home of Codex or this `.codex` of a repository.
+fn files(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory.join(DIRECTORY))
+        .into_iter()
+        .flatten();
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "rules"))
 }
 
 /// A part of a rules file.
@@ -220,11 +233,13 @@ mod tests {
         let rules = home.path().join(DIRECTORY);
         fs::create_dir(&rules).unwrap();
         assert_eq!(GitRules::of(home.path()), None);
+        assert!(!has_rules(home.path()));
         let rule = "prefix_rule(pattern=[\"git\"])\n";
         for (name, text) in [("b.rules", rule), ("a.rules", rule), ("c.txt", rule)] {
             fs::write(rules.join(name), text).unwrap();
         }
         let found = GitRules::of(home.path()).unwrap().to_string();
         assert!(found.contains("a.rules, line 1 and 1 more"), "{found}");
+        assert!(has_rules(home.path()));
     }
 }

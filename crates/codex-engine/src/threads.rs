@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codex_config::layers::{CodexConfig, UserConfig, configured_instructions, get};
-use codex_config::rules::GitRules;
+use codex_config::rules::{GitRules, has_rules};
 use codex_config::trust::directory_trust;
 use codex_config::{profile, writable_roots};
 use codex_protocol::codex::{
@@ -409,6 +409,12 @@ impl Engine {
         let rules = GitRules::of(&self.options.codex_home);
         let rules = rules.filter(|_| sandbox != Some(SandboxMode::DangerFullAccess))?;
         Some(format!("{rules}. {}", GitRules::HINT))
+    }
+
+    /// Whether there are rules of the user's, or in the repository with this top, by which a
+    /// command may leave the sandbox without a question.
+    pub fn has_command_rules(&self, top: &Path) -> bool {
+        has_rules(&self.options.codex_home) || has_rules(&top.join(".codex"))
     }
 
     /// The thread's settings, merged over those of the profile, with nothing beside a table that

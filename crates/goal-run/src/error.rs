@@ -45,6 +45,11 @@ impl ReadOnlyCause {
         }
     }
 
+    /// The cause, and what to do about it.
+    pub(crate) fn explained(&self, caller: Caller) -> String {
+        format!("{self}; {}", self.advice(caller))
+    }
+
     fn advice(&self, caller: Caller) -> String {
         let wider = caller.workspace_write();
         match self {
@@ -123,8 +128,8 @@ pub enum RunError {
     ReadOnly,
     /// The same, with its cause.
     #[error(
-        "Codex's sandbox is read-only here, and the criteria want something written: {cause}; {}",
-        cause.advice(*caller)
+        "Codex's sandbox is read-only here, and the criteria want something written: {}",
+        cause.explained(*caller)
     )]
     ReadOnlyBy {
         /// What makes it read-only.

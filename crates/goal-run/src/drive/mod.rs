@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
 use super::clock::RunClock;
-use super::error::RunError;
+use super::error::{ReadOnlyCause, RunError};
 use super::evidence::EvidenceFile;
 use super::look::RepoInspector;
 use super::spec::RunSpec;
@@ -30,7 +30,7 @@ use crate::logic::artifacts::SeenArtifacts;
 use crate::logic::criteria::Grant;
 use crate::logic::findings::{Verdict, judge};
 use crate::logic::machine::{Conversation, NextStep, Run, RunEnd, TurnEnd, TurnPrompt};
-use crate::logic::outcome::{RunOutcome, TurnRecord, Usage};
+use crate::logic::outcome::{Reason, RunOutcome, TurnRecord, Usage};
 use crate::logic::prompts::{Inserts, Templates};
 use crate::logic::snapshot::{Snapshot, Work};
 
@@ -65,6 +65,18 @@ pub struct RunResult {
     /// Warnings, each with what to do about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl RunResult {
+    /// The same result, with the cause of a read-only sandbox, and what to do about it, if the run
+    /// has ended for that reason.
+    #[must_use]
+    pub fn with_cause(mut self, cause: impl FnOnce() -> ReadOnlyCause, caller: Caller) -> Self {
+        if self.outcome.reason == Some(Reason::ReadOnly) {
+            self.outcome.why = Some(cause().explained(caller));
+        }
+        self
+    }
 }
 
 /// The services and inputs of a run.

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
+use codex_engine::logic::work::Refusal;
+use codex_protocol::codex::SandboxMode;
+
 use super::{Driver, RunResult};
 use crate::evidence::EvidenceFile;
 use crate::logic::artifacts;
-use crate::logic::machine::{AnswerNovelty, RunEnd, TurnEnd, TurnPrompt, TurnReport, milliseconds};
+use crate::logic::machine::{
+    AnswerNovelty, RunEnd, TurnEnd, TurnPrompt, TurnReport, WriteAccess, milliseconds,
+};
 use crate::logic::outcome::{RunEvidence, RunOutcome, TurnRecord, notes};
 use crate::logic::promises::promises;
 use crate::logic::snapshot::Snapshot;
+use crate::spec::Approve;
 use crate::turn::TurnResult;
 use crate::turn_failure;
 use crate::watcher::{RunEvent, Watcher};
@@ -23,7 +29,26 @@ impl<W: Watcher> Driver<'_, W> {
             status: self.verdict.status(),
             gain: self.seen.record(&self.start, now),
             answer: self.novelty(result),
+            write_access: self.write_access(result),
             tokens: self.usage.total_tokens,
+        }
+    }
+
+    /// Whether the turn has shown that Codex cannot make a change that a criterion needs. A later
+    /// turn may make it outside of the sandbox: by an approval, a rule, or a tool, as Codex has
+    /// called one.
+    fn write_access(&self, result: &TurnResult) -> WriteAccess {
+        let was_refused = self.sandbox == Some(SandboxMode::ReadOnly)
+            && result.refusal() != Refusal::None
+            && self.verdict.needs_change();
+        let has_way_out = || {
+            self.spec.approve != Approve::Never
+                || result.steps.evidence.tool_calls > 0
+                || self.context.engine.has_command_rules(self.inspector.top())
+        };
+        match was_refused && !has_way_out() {
+            true => WriteAccess::Refused,
+            false => WriteAccess::Possible,
         }
     }
 

@@ -18,7 +18,7 @@ use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::NotifierCheck;
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
 use goal_run::worktree::{self, Worktree};
-use goal_run::{EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, templates_for};
+use goal_run::{Caller, EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, templates_for};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
 use supervise::io_thread::IoThread;
@@ -115,10 +115,12 @@ impl RunAttempt<'_> {
             stored.spec.thread = Some(earlier);
         }
         let mut ended = self.with_codex(&stored).await;
-        if let Err(RunFailure::Run(error)) = ended.driven {
-            let error = error.with_cause(|| self.read_only_cause(&stored));
-            ended.driven = Err(error.into());
-        }
+        let cause = || self.read_only_cause(&stored);
+        ended.driven = match ended.driven {
+            Ok(done) => Ok(done.with_cause(cause, Caller::Client)),
+            Err(RunFailure::Run(error)) => Err(error.with_cause(cause).into()),
+            failed => failed,
+        };
         ended.told = self.notify_end(&ended, &stored).await;
         if let Some(worktree) = worktree {
             ended.worktree =

@@ -224,6 +224,11 @@ impl RunAttemptResult {
                 format!("not satisfied: {words}"),
                 "Look at `git status`, then submit it again.",
             ),
+            Reason::ReadOnly => (
+                "not_satisfied",
+                format!("not satisfied: {words}"),
+                "Submit it again with a sandbox in which Codex can write.",
+            ),
             Reason::Stalled
             | Reason::MaxTurnsExceeded
             | Reason::TotalTimeExceeded

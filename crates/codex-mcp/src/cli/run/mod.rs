@@ -212,10 +212,13 @@ fn continuation(
         // A worktree that was removed belonged to this repository.
         WorkspaceMode::Worktree => worktree.map_or_else(|| args.repo(), Path::to_owned),
     };
-    let sandbox = args.sandbox.or_else(|| {
-        let wider = SandboxMode::WorkspaceWrite;
-        may_lack_writing(done).then_some(wider)
-    });
+    let wider = Some(SandboxMode::WorkspaceWrite);
+    let sandbox = match done.outcome.reason {
+        // In the same sandbox, the next run would end in the same way.
+        Some(Reason::ReadOnly) => wider,
+        _ if may_lack_writing(done) => args.sandbox.or(wider),
+        _ => args.sandbox,
+    };
     args.continuation(&repo, thread, sandbox, purpose)
 }
 
@@ -367,10 +370,11 @@ async fn work(
         driven = Box::pin(drive(context, &spec, inspector)) => driven,
         never = show.tick() => match never {},
     };
-    driven = driven.map_err(|error| {
-        let with_cause = error.with_cause(|| read_only_cause(config, &spec));
-        with_cause.for_caller(Caller::Shell)
-    });
+    let cause = || read_only_cause(config, &spec);
+    driven = match driven {
+        Ok(done) => Ok(done.with_cause(cause, Caller::Shell)),
+        Err(error) => Err(error.with_cause(cause).for_caller(Caller::Shell)),
+    };
     engine.shut_down().await;
     // Processes of Codex may have run until now.
     let mut restored = submodules.finish().await;

@@ -330,6 +330,24 @@ async fn run_that_could_not_begin_is_an_error_of_the_call() {
     finish(&stage, client).await;
 }
 
+/// The job fails, and the call is no error: a turn was run.
+#[tokio::test]
+async fn run_that_turns_out_to_need_a_change_names_the_parameter_of_the_sandbox() {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("I can't.")]);
+    let stage = newest(script).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({ "task": "make it", "sandbox": "read-only",
+        "exit_criteria": { "command": "test -e made.txt" } });
+    let done = call_ok(&mut client, "codex_run", arguments).await;
+    let ended = (&done["reason"], &done["turns"]);
+    assert_eq!(ended, (&json!("read_only"), &json!(1)), "{done:#}");
+    let why = done["why"].as_str().unwrap();
+    assert!(why.contains("`sandbox: \"workspace-write\"`"), "{why}");
+    let status = wait_for_job(&mut client, &done["job_id"]).await;
+    assert_eq!(status["metadata"]["failure"]["class"], "not_satisfied");
+    finish(&stage, client).await;
+}
+
 #[tokio::test]
 async fn thread_of_a_run_is_resolved_by_id_prefix_or_refused() {
     let stage = newest(promising_model()).await;

@@ -150,6 +150,23 @@ impl Verdict {
             && self.lacks_only(|criterion| *criterion == Criterion::Review)
     }
 
+    /// Whether a criterion was checked and does not hold that only a change of the repository can
+    /// meet. A review may pass at a second try. Runs with criteria of new work do not begin in a
+    /// sandbox in which nothing can be changed.
+    #[must_use]
+    pub fn needs_change(&self) -> bool {
+        self.iter().any(|judged| {
+            let Subject::Criterion(criterion) = &judged.subject else {
+                return false;
+            };
+            matches!(judged.finding, Finding::NotYet { .. })
+                && matches!(
+                    criterion,
+                    Criterion::Clean | Criterion::Command(_) | Criterion::DiffWithin(_)
+                )
+        })
+    }
+
     fn lacks_only(&self, expected: impl Fn(&Criterion) -> bool) -> bool {
         self.iter()
             .all(|judged| match (&judged.finding, &judged.subject) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::logic::artifacts::{self, Gain, SeenArtifacts};
-use crate::logic::review::OtherBranch;
+use crate::logic::review::{OtherBranch, ReviewEnd};
 use crate::logic::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, History, Probe, PullRequest, Tree,
 };
@@ -570,6 +570,32 @@ fn commands_run_only_when_all_else_holds() {
     assert!(!is_worth(&["commits=1", "command=cargo test"], &start()));
     unchecked.pull_requests = Probe::default();
     assert!(is_worth(&["pr", "command=cargo test"], &unchecked));
+}
+
+#[test]
+fn unmet_criteria_need_a_change_if_nothing_else_can_meet_them() {
+    let needs_change = |criterion: &str, now: &Snapshot| {
+        verdict(&[criterion], &start(), now, Preexisting::Ignored).needs_change()
+    };
+    assert!(needs_change("clean", &start()));
+    assert!(!needs_change("clean", &done()));
+    assert!(!needs_change("clean", &Snapshot::default()));
+    assert!(needs_change("diff_within=src", &done()));
+    let mut now = done();
+    assert!(!needs_change("command=cargo test", &now));
+    now.commands.clear();
+    assert!(!needs_change("command=cargo test", &now));
+    let failed = CommandEnd::Exited {
+        code: 1,
+        tail: String::new(),
+    };
+    now.commands = BTreeMap::from([(COMMAND.parse().unwrap(), Probe::Found(failed))]);
+    assert!(needs_change("command=cargo test", &now));
+    now.review = Some(Probe::Found(ReviewEnd::Failed {
+        first: "no".to_owned(),
+        text: "no".to_owned(),
+    }));
+    assert!(!needs_change("review", &now));
 }
 
 #[test]

@@ -9,15 +9,16 @@
 //!          │               │         and another one may be       │
 //!          │               │ the turn has ended                   │ the turn has ended
 //!          │               ▼                                      ▼
-//!          └─────────── decided ────────► Over: satisfied, stalled, max turns,
+//!          └─────────── decided ────────► Over: satisfied, read only, stalled, max turns,
 //!                                           total time, max tokens, could not run, cancelled
 //! ```
 //!
 //! In Working and Interrupting, a turn runs or its result is inspected. The decision depends,
 //! in this order, on cancellation, the criteria, the time, the tokens, whether Codex can run
-//! at all, whether the run has stalled, and the number of turns. If the run continues, the
-//! result of the turn determines the kind of the next prompt: a turn in which nothing was
-//! executed or attempted had words only, whatever they said.
+//! at all, whether it can make the changes that the criteria want, whether the run has stalled,
+//! and the number of turns. If the run continues, the result of the turn determines the kind of
+//! the next prompt: a turn in which nothing was executed or attempted had words only, whatever
+//! they said.
 //!
 //! A run has stalled after `Limits::stall_after` idle turns in a row. A turn is idle if it
 //! brought nothing new, and Codex executed nothing in it or repeated its last answer. A turn
@@ -71,6 +72,16 @@ pub enum AnswerNovelty {
     Repeated,
 }
 
+/// Whether Codex can make the changes that the criteria want.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAccess {
+    /// Nothing shows that it cannot.
+    Possible,
+    /// A criterion does not hold that only a change can meet, and the sandbox lets Codex change
+    /// nothing.
+    Refused,
+}
+
 /// The report of a turn for the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnReport {
@@ -88,6 +99,8 @@ pub struct TurnReport {
     pub gain: Gain,
     /// Whether its answer is new.
     pub answer: AnswerNovelty,
+    /// Whether Codex can make the changes that are still wanted.
+    pub write_access: WriteAccess,
     /// The tokens of the run until now.
     pub tokens: u64,
 }
@@ -134,6 +147,8 @@ pub enum RunEnd {
     /// All criteria held, but the repository changed afterwards. Found by the shell, never by
     /// the machine.
     Unconfirmed,
+    /// The criteria want a change, and the sandbox is read-only.
+    ReadOnly,
     /// Codex executes nothing, or repeats its answers.
     Stalled,
     /// All turns are used up.
@@ -302,6 +317,8 @@ impl Run {
             && (is_permanent || lost_again || self.failures >= FAILURES_LIMIT)
         {
             RunEnd::CouldNotRun(class)
+        } else if report.write_access == WriteAccess::Refused && report.gain == Gain::Nothing {
+            RunEnd::ReadOnly
         } else if self.idle >= self.limits.stall_after {
             RunEnd::Stalled
         } else if self.turns >= self.limits.turns {

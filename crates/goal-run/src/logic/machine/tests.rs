@@ -68,6 +68,7 @@ fn report(end: TurnEnd, work: TurnWork, status: VerdictStatus, gain: Gain) -> Tu
         status,
         gain,
         answer: AnswerNovelty::New,
+        write_access: WriteAccess::Possible,
         tokens: 0,
     }
 }
@@ -278,6 +279,24 @@ fn turns_of_work_without_a_gain_do_not_stall() {
         }
         assert_eq!(step(&mut run, reads), "end: MaxTurns");
     }
+}
+
+#[test]
+fn turn_without_write_access_ends_the_run_unless_something_is_new() {
+    let (mut run, _) = Run::start(Limits::default());
+    let refused = |gain| TurnReport {
+        write_access: WriteAccess::Refused,
+        ..completed(TurnWork::Failed, gain)
+    };
+    // Somebody else has changed something.
+    assert_eq!(step(&mut run, refused(Gain::Something)), "continuation");
+    assert_eq!(step(&mut run, refused(Gain::Nothing)), "end: ReadOnly");
+    let (mut run, _) = Run::start(Limits::default());
+    let satisfied = TurnReport {
+        status: VerdictStatus::Satisfied,
+        ..refused(Gain::Nothing)
+    };
+    assert_eq!(step(&mut run, satisfied), "end: Satisfied");
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub struct RunOutcome {
 pub enum Reason {
     /// All criteria held, but the repository changed afterwards.
     Unconfirmed,
+    /// The criteria want a change, and the sandbox is read-only.
+    ReadOnly,
     /// Codex executed nothing, or repeated its answers.
     Stalled,
     /// All turns were used up.
@@ -193,6 +195,7 @@ impl Reason {
         match end {
             RunEnd::Satisfied => None,
             RunEnd::Unconfirmed => Some(Self::Unconfirmed),
+            RunEnd::ReadOnly => Some(Self::ReadOnly),
             RunEnd::Stalled => Some(Self::Stalled),
             RunEnd::MaxTurns => Some(Self::MaxTurnsExceeded),
             RunEnd::TotalTime => Some(Self::TotalTimeExceeded),
@@ -207,6 +210,7 @@ impl Reason {
     pub fn words(self) -> &'static str {
         match self {
             Self::Unconfirmed => "all held, but the repository changed before Codex had ended",
+            Self::ReadOnly => "Codex's sandbox is read-only, and the criteria want a change",
             Self::Stalled => "Codex executed nothing, or repeated its last answer, turn after turn",
             Self::MaxTurnsExceeded => "all turns are used up",
             Self::TotalTimeExceeded => "the time is used up",

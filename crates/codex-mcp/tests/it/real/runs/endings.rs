@@ -210,6 +210,39 @@ async fn read_only_sandbox_is_refused_at_once() {
     ran.assert_not_done("stalled");
 }
 
+/// Codex may read and answer in such a run, which is enough while the command succeeds.
+#[tokio::test]
+async fn read_only_run_ends_after_the_first_refused_change_that_a_criterion_needs() {
+    let script = Script::new()
+        .on("look around", [Reply::shell("ls"), Reply::say("Looked.")])
+        .otherwise([Reply::shell("touch made.txt"), Reply::say("I can't.")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let ended = async |task: &str, until: &str| {
+        let sandbox = ["--sandbox", "read-only", "--max-turns", "2"];
+        let args = [&["--json", task, "--until", until][..], &sandbox].concat();
+        let child = stage.run_command(&args).spawn().unwrap();
+        stage.finish_run(child).await
+    };
+    let ran = ended("make it", "command=test -e made.txt").await;
+    ran.assert_not_done("read_only");
+    assert_eq!(ran.result["turns"], 1);
+    let why = ran.result["why"].as_str().unwrap();
+    assert!(why.contains("name --sandbox workspace-write"), "{why}");
+    let resumed = ran.result["resume_command"].as_str().unwrap();
+    assert!(resumed.contains("--sandbox workspace-write"), "{resumed}");
+    ended("make it", "command=true")
+        .await
+        .assert_done(&["initial"]);
+    let ran = ended("look around", "command=test -e made.txt").await;
+    ran.assert_not_done("max_turns_exceeded");
+    let rules = stage.home.codex_home().join("rules");
+    fs::create_dir_all(&rules).unwrap();
+    let rule = "prefix_rule(pattern = [\"make\"], decision = \"allow\")\n";
+    fs::write(rules.join("default.rules"), rule).unwrap();
+    let ran = ended("make it", "command=test -e made.txt").await;
+    ran.assert_not_done("max_turns_exceeded");
+}
+
 /// The second signal comes before the first one has ended the run.
 #[tokio::test]
 async fn second_signal_names_the_worktree_and_what_becomes_of_commits() {
