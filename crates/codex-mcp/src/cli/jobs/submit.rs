@@ -26,7 +26,7 @@ use settings::Config;
 
 use super::failure::Failure;
 use super::find::short;
-use super::wait::{self, OutputForm};
+use super::wait::{self, EventsFrom, OutputForm};
 use super::watcher::no_worker_warning;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
@@ -311,13 +311,8 @@ impl SubmitOptions {
             return Ok(ExitCode::SUCCESS);
         }
         complain("submitted", id.as_str());
-        wait::wait(
-            jobs,
-            std::slice::from_ref(id),
-            None,
-            OutputForm::of(self.json),
-        )
-        .await
+        let (ids, form) = (std::slice::from_ref(id), OutputForm::of(self.json));
+        wait::wait(jobs, ids, EventsFrom::Beginning, None, form).await
     }
 
     fn tell(&self, submitted: &Submission) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use common::{duration, output};
 use job_queue::activity::{JobActivity, TAIL};
 use job_queue::logic::{JobId, JobPrefix, JobState, Wait};
 use job_queue::service::Jobs;
-use job_queue::store::{Job, JobSummary};
+use job_queue::store::{Job, JobSummary, StoredEvent};
 use job_queue::worker::ASKED;
 use job_queue::{event_line, job_json};
 use tokio::time::{Instant, sleep_until};
@@ -69,10 +69,20 @@ impl OutputForm {
     }
 }
 
+/// The events that are printed while a job is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventsFrom {
+    /// All events: the job was submitted just now.
+    Beginning,
+    /// The latest event, and those that follow.
+    Now,
+}
+
 impl Args {
     pub(super) async fn act(&self, jobs: &Jobs) -> Result<ExitCode, Failure> {
         let ids = find::find_all(jobs, &self.jobs).await?;
-        wait(jobs, &ids, self.timeout, OutputForm::of(self.json)).await
+        let form = OutputForm::of(self.json);
+        wait(jobs, &ids, EventsFrom::Now, self.timeout, form).await
     }
 }
 
@@ -80,11 +90,13 @@ impl Args {
 pub(super) async fn wait(
     jobs: &Jobs,
     ids: &[JobId],
+    from: EventsFrom,
     limit: Option<Duration>,
     form: OutputForm,
 ) -> Result<ExitCode, Failure> {
     let mut progress = ProgressLine::on_stderr();
-    let ended = unless_interrupted(until_ended(jobs, ids, limit, &mut progress));
+    let waited = ids.iter().map(|id| WaitedJob::new(id, from)).collect();
+    let ended = unless_interrupted(until_ended(jobs, waited, limit, &mut progress));
     let ended = ended.await.map_err(Failure::Runtime)?.transpose()?;
     progress.clear();
     if ended.is_none() {
@@ -127,7 +139,8 @@ struct WaitedJob<'a> {
     /// Its last known state; `None` before the first read, and when the job was removed.
     summary: Option<JobSummary>,
     wait_state: WaitState,
-    /// The number of the last event that was read.
+    /// The number of the last event that was read; `None` before the first look, unless all events
+    /// are printed.
     read: Option<u32>,
     /// The current step.
     activity: JobActivity,
@@ -142,14 +155,13 @@ enum WaitState {
 /// Waits until the jobs have ended, or until the limit.
 async fn until_ended(
     jobs: &Jobs,
-    ids: &[JobId],
+    mut all: Vec<WaitedJob<'_>>,
     limit: Option<Duration>,
     progress: &mut ProgressLine,
 ) -> Result<(), Failure> {
     let began = Instant::now();
     let until = limit.and_then(|limit| began.checked_add(limit));
     let mut watcher = JobWatcher::begin(jobs).await?;
-    let mut all: Vec<WaitedJob<'_>> = ids.iter().map(WaitedJob::new).collect();
     loop {
         for one in all.iter_mut().filter(|one| one.is_under_way()) {
             one.look(&mut watcher, progress).await?;
@@ -190,12 +202,15 @@ fn progress_text(all: &[WaitedJob<'_>], elapsed: Duration) -> String {
 }
 
 impl<'a> WaitedJob<'a> {
-    fn new(id: &'a JobId) -> Self {
+    fn new(id: &'a JobId, from: EventsFrom) -> Self {
         Self {
             id,
             summary: None,
             wait_state: WaitState::Waiting,
-            read: None,
+            read: match from {
+                EventsFrom::Beginning => Some(0),
+                EventsFrom::Now => None,
+            },
             activity: JobActivity::default(),
         }
     }
@@ -221,69 +236,137 @@ impl<'a> WaitedJob<'a> {
         job_json::waiting(self.summary.as_ref()?)
     }
 
-    /// Reads the state of the job and prints changes.
+    /// Reads what is new about the job and prints it.
     async fn look(
         &mut self,
         watcher: &mut JobWatcher<'_>,
         progress: &mut ProgressLine,
     ) -> Result<(), Failure> {
+        // The earlier events are read before the state: what a queued job does later is printed.
+        let earlier = match self.read {
+            Some(_) => None,
+            None => {
+                let events = watcher.store().tail(self.id, PAST).await;
+                let Some(events) = watcher.answer(events, progress)? else {
+                    return Ok(());
+                };
+                Some(events)
+            }
+        };
         let summary = watcher.store().summary(self.id).await;
         let Some(summary) = watcher.answer(summary, progress)? else {
             return Ok(());
         };
         let before = (self.state(), self.wait());
         self.summary = summary;
-        let is_new = before != (self.state(), self.wait());
-        match &self.summary {
-            Some(summary) if summary.state.has_ended() => {
-                self.wait_state = WaitState::Finished;
-                progress.say(&ended_in_words(summary));
-                return Ok(());
-            }
-            Some(summary) if is_new && progress.screen() == Screen::Plain => {
-                let wait = job_json::waiting(summary).map(|wait| format!(", {wait}"));
-                let wait = wait.unwrap_or_default();
-                progress.say(&format!("{} {}{wait}", short(self.id), summary.state));
-            }
-            Some(_) => {}
-            None => self.wait_state = WaitState::Finished,
+        if before != (self.state(), self.wait()) {
+            let was_waiting = match before {
+                (Some(state), _) => state == JobState::Queued,
+                (None, _) => earlier.is_none(),
+            };
+            self.print_state(was_waiting, progress);
         }
-        if self.state() == Some(JobState::Running) {
-            self.listen(watcher, progress).await?;
+        if let Some(earlier) = earlier {
+            self.begin(&earlier, progress);
+        }
+        match self.state() {
+            None => self.wait_state = WaitState::Finished,
+            Some(JobState::Queued) => {}
+            Some(JobState::Running) => {
+                self.listen(watcher, progress).await?;
+            }
+            Some(_) => self.end(watcher, progress).await?,
         }
         Ok(())
     }
 
+    /// Prints the state; the final one is printed after the events. A job that was `was_waiting` and
+    /// has ended ran between two looks.
+    fn print_state(&self, was_waiting: bool, progress: &mut ProgressLine) {
+        let Some(summary) = &self.summary else {
+            return;
+        };
+        let has_run = was_waiting && summary.started_at.is_some();
+        let state = match summary.state.has_ended() {
+            true if has_run => JobState::Running,
+            true => return,
+            false => summary.state,
+        };
+        if progress.screen() == Screen::Plain {
+            let wait = job_json::waiting(summary).map(|wait| format!(", {wait}"));
+            let wait = wait.unwrap_or_default();
+            progress.say(&format!("{} {state}{wait}", short(self.id)));
+        }
+    }
+
+    /// Takes the events before the first look. If the job runs, its open questions and the latest
+    /// event are printed.
+    fn begin(&mut self, earlier: &[StoredEvent], progress: &mut ProgressLine) {
+        self.read = Some(earlier.last().map_or(0, |event| event.sequence));
+        if self.state() == Some(JobState::Running) {
+            let is_shown =
+                |event: &StoredEvent| event.kind != ASKED && event_line::line(event).is_some();
+            let latest = earlier.iter().rposition(is_shown);
+            self.print(earlier, latest.unwrap_or(earlier.len()), progress);
+        }
+    }
+
+    /// Prints the next events, and returns their number; `None` while the store cannot be reached.
     async fn listen(
         &mut self,
         watcher: &mut JobWatcher<'_>,
         progress: &mut ProgressLine,
-    ) -> Result<(), Failure> {
-        let store = watcher.store();
-        let events = match self.read {
-            None => store.tail(self.id, PAST).await,
-            Some(read) => store.events(self.id, read, PAGE).await,
-        };
+    ) -> Result<Option<usize>, Failure> {
+        let read = self.read.unwrap_or_default();
+        let events = watcher.store().events(self.id, read, PAGE).await;
         let Some(events) = watcher.answer(events, progress)? else {
-            return Ok(());
+            return Ok(None);
         };
-        self.read = events.last().map(|event| event.sequence).or(self.read);
-        for event in &events {
-            self.activity.take(event);
-            if event.kind == ASKED
-                && let Some(asks) = event_line::line(event)
-            {
-                let id = short(self.id);
-                progress.say(&format!("{id} {asks}; `codex-mcp jobs show {id}` shows it"));
+        self.read = Some(events.last().map_or(read, |event| event.sequence));
+        self.print(&events, 0, progress);
+        Ok(Some(events.len()))
+    }
+
+    /// Prints the rest of the events of a job that has ended, and its outcome. All events are stored
+    /// by then.
+    async fn end(
+        &mut self,
+        watcher: &mut JobWatcher<'_>,
+        progress: &mut ProgressLine,
+    ) -> Result<(), Failure> {
+        loop {
+            match self.listen(watcher, progress).await? {
+                // The next look continues.
+                None => return Ok(()),
+                Some(0) => break,
+                Some(_) => {}
             }
         }
-        let others = events.iter().rev().filter(|event| event.kind != ASKED);
-        if progress.screen() == Screen::Plain
-            && let Some(did) = others.filter_map(event_line::line).next()
-        {
-            progress.say(&format!("{} {did}", short(self.id)));
+        self.wait_state = WaitState::Finished;
+        if let Some(summary) = &self.summary {
+            progress.say(&ended_in_words(summary));
         }
         Ok(())
+    }
+
+    /// Prints events: the questions of a job that runs, and, where lines cannot be drawn again, all
+    /// from the position `from` on.
+    fn print(&mut self, events: &[StoredEvent], from: usize, progress: &mut ProgressLine) {
+        let id = short(self.id);
+        let is_running = self.state() == Some(JobState::Running);
+        for (position, event) in events.iter().enumerate() {
+            self.activity.take(event);
+            let Some(words) = event_line::line(event) else {
+                continue;
+            };
+            if event.kind == ASKED && is_running {
+                progress.say(&format!(
+                    "{id} {words}; `codex-mcp jobs show {id}` shows it"
+                ));
+            } else if position >= from && progress.screen() == Screen::Plain {
+                progress.say(&format!("{id} {words}"));
+            }
+        }
     }
 }
 

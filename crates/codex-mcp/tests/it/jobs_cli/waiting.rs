@@ -72,6 +72,37 @@ async fn wait_shows_what_codex_does() {
     assert_eq!((output.code, output.stdout.as_str()), (0, "It is\ndone.\n"));
 }
 
+/// A job can begin and end between two looks at it.
+#[tokio::test]
+async fn all_steps_of_a_short_job_are_printed_before_its_end() {
+    let stage = JobsFixture::new().await;
+    for is_new in [true, false] {
+        let mut waiting = match is_new {
+            true => stage.start(&["submit", "--wait", "p"]),
+            false => stage.start(&["wait", short(&stage.queued("p").await)]),
+        };
+        waiting.wait_for_line(" queued");
+        let claim = stage.claim().await;
+        stage.append(&claim, &events()).await;
+        stage.finish(&claim, Ending::Completed, report()).await;
+        let output = waiting.ends();
+        assert_eq!((output.code, output.stdout.as_str()), (0, "It is\ndone.\n"));
+        let lines: Vec<&str> = output.stderr.lines().collect();
+        let session = format!("session {SESSION}");
+        let steps = [
+            "running",
+            session.as_str(),
+            "$ make test",
+            "exit code 3: make test",
+            "It is done.",
+        ];
+        let id = short(&claim.job);
+        assert_eq!(lines[..5], steps.map(|step| format!("{id} {step}")));
+        let end = format!("{id} completed after");
+        assert!(lines[5].starts_with(&end), "{}", output.stderr);
+    }
+}
+
 #[tokio::test]
 async fn wait_times_out_and_the_job_continues() {
     let stage = JobsFixture::new().await;
