@@ -44,7 +44,7 @@ fn dropped(data: &str) -> u64 {
 
 fn known_event(event: WorkEvent) -> Option<String> {
     Some(match event {
-        WorkEvent::ThreadStarted { thread_id } => format!("session {thread_id}"),
+        WorkEvent::ThreadStarted { thread_id } => format!("thread {thread_id}"),
         WorkEvent::ItemStarted { item } => started(item)?,
         WorkEvent::ItemUpdated {
             item: WorkItem::TodoList { items },
@@ -246,6 +246,8 @@ mod tests {
         );
         let step = told("codex-mcp/step", &json!({"words": "make\ntest"}));
         assert_eq!(step.as_deref(), Some("make test"));
+        let thread = told("x", &json!({"type": "thread.started", "thread_id": "0"}));
+        assert_eq!(thread.as_deref(), Some("thread 0"));
         let cut = told("codex-mcp/cut", &json!({"most_events": 1}));
         assert_eq!(cut.as_deref(), Some("[there was more than is kept]"));
         assert_eq!(

@@ -98,7 +98,7 @@ impl Watcher for Reporter<'_> {
                 let allowed = words::grants(grants);
                 let allowed = allowed.filter(|_| sandbox == Some(SandboxMode::WorkspaceWrite));
                 let allowed = allowed.map(|what| format!(", Codex is allowed {what}"));
-                let words = format!("session {thread}{}", allowed.unwrap_or_default());
+                let words = format!("thread {thread}{}", allowed.unwrap_or_default());
                 let data = json!({ "words": words, "thread_id": thread, "sandbox": sandbox });
                 self.journal.note(THREAD, &data);
             }

@@ -81,7 +81,7 @@ fn in_words(error: &JobsError) -> String {
             directory.display()
         ),
         BadJobSpec::NoSession(job) => format!(
-            "the latest job of the directory, {job}, had no session that could be continued; leave \
+            "the latest job of the directory, {job}, has no thread that could be continued; leave \
              --continue out, or name a thread with --thread"
         ),
         BadJobSpec::UnprovenSession(job) => format!(

@@ -183,7 +183,7 @@ fn session(job: &Job) -> Result<ThreadId, Failure> {
     let id = short(&job.summary.id);
     let Some(session) = &job.summary.session_id else {
         return Err(Failure::Cannot(format!(
-            "job {id} had no session that could be resumed: Codex had not begun; `codex-mcp jobs \
+            "job {id} has no thread that could be resumed: Codex had not begun; `codex-mcp jobs \
              retry {id}` submits it once more"
         )));
     };

@@ -148,7 +148,7 @@ impl<W: Write> Page<W> {
         writeln!(self.out, "{asked}")?;
         self.line("Task", &summary.task_name)?;
         self.line("Directory", &summary.cwd)?;
-        self.optional_line("Session", summary.session_id.as_deref())?;
+        self.optional_line("Thread", summary.session_id.as_deref())?;
         let by = [&job.request.agent_source, &job.request.submitted_by];
         let by: Vec<&str> = by.into_iter().flatten().map(String::as_str).collect();
         self.optional_line("From", Some(by.join(", for ").as_str()))?;
@@ -215,7 +215,7 @@ impl<W: Write> Page<W> {
                 "{} tokens read ({} from the cache), {} written",
                 usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
             );
-            self.text("Usage of the session", &words)?;
+            self.text("Usage of the thread", &words)?;
         }
         if !report.warnings.is_empty() {
             self.text("Warnings", &report.warnings.join("\n"))?;

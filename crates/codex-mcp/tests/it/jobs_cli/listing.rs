@@ -264,7 +264,7 @@ async fn job_is_shown_with_its_results_and_the_next_command() {
     for words in [
         id.as_str(),
         "State     completed",
-        "Session   01a200a4",
+        "Thread    01a200a4",
         "attempt 1 of 1",
         "begin",
         "characters left out; --full",
@@ -272,7 +272,7 @@ async fn job_is_shown_with_its_results_and_the_next_command() {
         "Final message\n  It is\n  done.\n",
         "Changed files\n  added    src/a b.rs\n",
         "Commands\n  exit 3   $ make test\n  and 2 that are not kept\n",
-        "200 tokens read (40 from the cache), 20 written",
+        "Usage of the thread\n  200 tokens read (40 from the cache), 20 written",
         "Warnings\n  an old model",
         "codex-mcp jobs resume",
     ] {

@@ -324,17 +324,13 @@ async fn resumed_job_keeps_the_settings_of_the_first() {
 }
 
 #[tokio::test]
-async fn job_without_a_session_cannot_be_resumed() {
+async fn job_without_a_thread_cannot_be_resumed() {
     let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;
     stage.stdout_of(&["cancel", id.as_str()]);
     let output = stage.run(&["resume", id.as_str(), "q"]);
     assert_eq!(output.code, 3);
-    assert!(
-        output.stderr.contains("had no session"),
-        "{}",
-        output.stderr
-    );
+    assert!(output.stderr.contains("has no thread"), "{}", output.stderr);
     assert!(
         output.stderr.contains("codex-mcp jobs retry"),
         "{}",

@@ -88,10 +88,10 @@ async fn all_steps_of_a_short_job_are_printed_before_its_end() {
         let output = waiting.ends();
         assert_eq!((output.code, output.stdout.as_str()), (0, "It is\ndone.\n"));
         let lines: Vec<&str> = output.stderr.lines().collect();
-        let session = format!("session {SESSION}");
+        let thread = format!("thread {SESSION}");
         let steps = [
             "running",
-            session.as_str(),
+            thread.as_str(),
             "$ make test",
             "exit code 3: make test",
             "It is done.",
@@ -177,11 +177,11 @@ async fn log_is_printed_in_words_or_as_raw_events() {
                 .map_or(rest, |(_, words)| words)
         })
         .collect();
-    let session = format!("session {SESSION}");
+    let thread = format!("thread {SESSION}");
     assert_eq!(
         words,
         [
-            &session,
+            &thread,
             "$ make test",
             "exit code 3: make test",
             "It is done."

@@ -39,7 +39,7 @@ async fn job_is_submitted_waited_for_shown_and_resumed(release: &str) {
     }
     let log = stage.jobs(&["logs", "--follow", id]).await;
     for words in [
-        "  session ",
+        "  thread ",
         "  $ echo more",
         "  exit code 0: echo",
         "  One.\n",
