@@ -51,6 +51,7 @@ mod work;
 mod work_board;
 mod work_list;
 mod worker;
+mod wrong_state;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -227,6 +227,7 @@ impl Jobs {
         let none = || JobsError::NotFound(id.to_string());
         let job = self.store().await?.get(id).await?.ok_or_else(none)?;
         match job.summary.state {
+            state if state.has_ended() => Err(InstructError::NotRunning(state).into()),
             _ if job.request.run.is_some() => Err(InstructError::Run.into()),
             JobState::Running => Ok(job),
             state => Err(InstructError::NotRunning(state).into()),

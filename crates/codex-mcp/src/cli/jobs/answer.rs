@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::find::{self, short};
+use super::next_step;
+use crate::cli::wrong_state::Verb;
 
 const CODES: &str = "\
 `codex-mcp jobs show ID` shows the open questions of a job. Codex asks only in jobs that were \
@@ -150,16 +152,17 @@ pub(in crate::cli) async fn answer(
     reason: Option<String>,
 ) -> Result<ExitCode, Failure> {
     let id = find::find(jobs, job).await?;
-    let done = match response {
-        Response::Decision(Decision::Decline | Decision::Cancel) => "declined",
-        _ => "approved",
-    };
+    let verb = Verb::of(&response);
     let given = NewAnswer {
         response,
         reason,
         by: DecidedBy::Terminal,
     };
-    let question = jobs.respond(&id, question, given).await?;
+    let question = match jobs.respond(&id, question, given).await {
+        Ok(question) => question,
+        Err(error) => return Err(next_step::explained(jobs, &id, verb, error).await),
+    };
+    let done = verb.done();
     writeln!(output::stdout(), "{}: {question} {done}", short(&id))?;
     Ok(ExitCode::SUCCESS)
 }

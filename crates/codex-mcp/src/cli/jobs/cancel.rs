@@ -9,9 +9,10 @@ use job_queue::logic::{CancelResponse, JobId, JobPrefix, JobState};
 use job_queue::service::{CancelOutcome, Jobs};
 
 use super::failure::Failure;
-use super::find;
+use super::{find, next_step};
 use crate::cli::exit::{COULD_NOT, FAILED, worst};
 use crate::cli::stored::complain;
+use crate::cli::wrong_state::Verb;
 
 const CODES: &str = "\
 Exit codes: 0 the job is cancelled, or will be once Codex has ended; 1 the job had ended in another \
@@ -39,7 +40,7 @@ pub(in crate::cli) async fn cancel(jobs: &Jobs, those: &[JobPrefix]) -> Result<u
     let mut codes = Vec::new();
     for (id, cancelled) in ids.iter().zip(cancelled) {
         codes.push(match cancelled {
-            Ok(cancelled) => tell(id, cancelled)?,
+            Ok(cancelled) => tell(jobs, id, cancelled).await?,
             Err(error) => {
                 complain("error", &Failure::from(error).to_string());
                 COULD_NOT
@@ -49,19 +50,15 @@ pub(in crate::cli) async fn cancel(jobs: &Jobs, those: &[JobPrefix]) -> Result<u
     Ok(worst(codes))
 }
 
-fn tell(id: &JobId, cancelled: CancelOutcome) -> Result<u8, Failure> {
-    let id = find::short(id);
-    let message = cancelled.message();
-    match is_refused(cancelled) {
-        true => {
-            complain("error", &format!("{id}: {message}"));
-            Ok(FAILED)
-        }
-        false => {
-            writeln!(output::stdout(), "{id}: {message}")?;
-            Ok(0)
-        }
+async fn tell(jobs: &Jobs, id: &JobId, cancelled: CancelOutcome) -> Result<u8, Failure> {
+    let message = format!("{}: {}", find::short(id), cancelled.message());
+    if !is_refused(cancelled) {
+        writeln!(output::stdout(), "{message}")?;
+        return Ok(0);
     }
+    let error = next_step::wrong_state(jobs, id, Verb::Cancel).await;
+    complain("error", &error.map_or(message, |error| error.to_string()));
+    Ok(FAILED)
 }
 
 /// Whether the cancellation was refused, or the job ended in another way before it.

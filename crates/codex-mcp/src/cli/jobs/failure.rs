@@ -15,6 +15,7 @@ use settings::ConfigError;
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::PromptError;
 use crate::cli::stored::complain;
+use crate::cli::wrong_state::WrongState;
 
 /// Why a verb of `jobs` failed.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,8 @@ pub(in crate::cli) enum Failure {
     Thread(#[from] ThreadPrefixError),
     #[error(transparent)]
     Prompt(#[from] PromptError),
+    #[error(transparent)]
+    WrongState(#[from] WrongState),
     #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
     /// Any other reason, with the remedy.

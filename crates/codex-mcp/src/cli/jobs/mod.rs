@@ -6,6 +6,7 @@ pub(super) mod failure;
 mod find;
 mod list;
 mod logs;
+mod next_step;
 mod prune;
 mod resume;
 mod schema;

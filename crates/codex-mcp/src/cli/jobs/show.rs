@@ -16,11 +16,12 @@ use job_queue::logic::{Cancellation, JobPrefix, JobState};
 use job_queue::question::StoredQuestion;
 use job_queue::report::{CommandReport, CommandStatus, Report};
 use job_queue::service::Jobs;
-use job_queue::store::{Job, Origin, Ownership, PromptText, Question};
+use job_queue::store::{Job, Origin, Ownership, Question};
 
 use super::failure::Failure;
 use super::find::{self, short};
 use super::list::owner;
+use super::next_step::after_end;
 use super::watcher::no_worker_warning;
 use super::{show_run, state_style, with_thread_id};
 use crate::cli::stored::complain;
@@ -371,33 +372,23 @@ fn abbreviated(text: &str, full: bool) -> String {
 /// The commands that apply to the job now.
 fn next(job: &Job, questions: &[Question]) -> String {
     let id = short(&job.summary.id);
-    let resume = format!("`codex-mcp jobs resume {id} \"…\"` continues its thread.");
-    let what = match job.request.run {
-        Some(_) => "the run",
-        None => "it",
-    };
-    let retry = match job.prompt {
-        PromptText::Whole => format!("`codex-mcp jobs retry {id}` submits {what} once more."),
-        PromptText::Masked => "Credentials in its prompt were masked when it ended: to try it \
-            again, submit it as a new job."
-            .to_owned(),
-    };
-    match (job.summary.state, job.proven_session()) {
-        (JobState::Queued, _) if job_json::waiting(&job.summary).is_some() => format!(
+    match job.summary.state {
+        JobState::Queued if job_json::waiting(&job.summary).is_some() => format!(
             "It runs by itself then. `codex-mcp jobs wait {id}` waits for its end, \
              `codex-mcp jobs cancel {id}` cancels it."
         ),
-        (JobState::Queued, _) => {
+        JobState::Queued => {
             format!("It waits for a worker. `codex-mcp jobs wait {id}` waits for its end.")
         }
-        (JobState::Running, _) if !questions.is_empty() => how_to_answer(id, questions),
-        (JobState::Running, _) => format!(
+        JobState::Running if !questions.is_empty() => how_to_answer(id, questions),
+        JobState::Running => format!(
             "`codex-mcp jobs wait {id}` waits for its end, `codex-mcp jobs logs -f {id}` shows \
              what Codex does, `codex-mcp jobs cancel {id}` cancels it."
         ),
-        (JobState::Completed, Some(_)) => resume,
-        (_, Some(_)) => format!("{resume}\n{retry}"),
-        (_, None) => retry,
+        JobState::Completed | JobState::Failed | JobState::Cancelled => {
+            let clauses = after_end(job).into_iter();
+            clauses.map(|clause| format!("{clause}.\n")).collect()
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use job_queue::store::LONGEST_TEXT;
 
 use super::failure::Failure;
 use super::find::{self, short};
+use super::next_step;
 use crate::cli::prompt;
+use crate::cli::wrong_state::Verb;
 
 const CODES: &str = "\
 Exit codes: 0 Codex has accepted the message; 3 there is no such job, it does not run, or its \
@@ -43,7 +45,10 @@ pub(in crate::cli) async fn steer(
 ) -> Result<ExitCode, Failure> {
     let id = find::find(jobs, job).await?;
     let words = prompt::read(words, LONGEST_TEXT)?;
-    jobs.steer(&id, words).await?;
-    writeln!(output::stdout(), "{}: steered", short(&id))?;
+    let verb = Verb::Steer;
+    if let Err(error) = jobs.steer(&id, words).await {
+        return Err(next_step::explained(jobs, &id, verb, error).await);
+    }
+    writeln!(output::stdout(), "{}: {}", short(&id), verb.done())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use agent_team::ClaimError;
-use codex_engine::logic::action::Decision;
 use common::output;
 use host_process::connect::ConnectError;
 use host_process::logic::handshake::{Door, SessionAct};
@@ -26,6 +25,7 @@ use super::prompt::{self, PromptError};
 use super::runtime;
 use super::serve::HostEndpointError;
 use super::stored::{complain, configuration};
+use super::wrong_state::{Verb, WrongState};
 use session::HostedSession;
 
 pub(super) use session::{answer_of, told};
@@ -45,8 +45,8 @@ Exit codes: 0 done; 3 there is no such work, or it cannot be done, which stderr 
 const CANCEL_CODES: &str = "\
 Changes that Codex has made stay. The thread of a session can be resumed.
 
-Exit codes: 0 cancelled; 1 a job had ended before; 3 there is no such work, or it cannot be \
-reached.";
+Exit codes: 0 cancelled, now or before; 1 a job had ended in another way; 3 there is no such work, \
+or it cannot be reached.";
 
 const LOGS_CODES: &str = "\
 Each line begins with the time since the first event. With --follow, the events of a session are \
@@ -175,7 +175,8 @@ pub(super) enum Failure {
     #[error(transparent)]
     Answer(#[from] InstructError),
     #[error(
-        "there is no session {0}; `codex-mcp ps` lists those of clients that a host process serves"
+        "there is no session {0}; `codex-mcp ps` lists those of clients that a host process serves, \
+         `codex-mcp threads` also the threads of those that have ended"
     )]
     NoSession(String),
     #[error("several sessions begin with {prefix}: {}; give more of the ID", found.join(", "))]
@@ -200,6 +201,8 @@ pub(super) enum Failure {
     NoTerminal,
     #[error("cannot start Codex: {0}")]
     NotStarted(io::Error),
+    #[error(transparent)]
+    WrongState(#[from] WrongState),
     #[error("{0}")]
     Refused(String),
     #[error("unexpected answer from the host process")]
@@ -231,8 +234,9 @@ pub(super) fn steer(args: &SteerArgs) -> ExitCode {
         };
         let session = HostedSession::find(id).await?;
         let text = prompt::read(args.words.as_deref(), LONGEST_STEER)?;
-        session.act(SessionAct::Steer { text }).await?;
-        writeln!(output::stdout(), "{}: steered", session.short())?;
+        let (verb, act) = (Verb::Steer, SessionAct::Steer { text });
+        session.explained(verb, session.act(act).await).await?;
+        writeln!(output::stdout(), "{}: {}", session.short(), verb.done())?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -263,12 +267,18 @@ pub(super) fn cancel(args: &CancelArgs) -> ExitCode {
 async fn cancel_session(id: &str) -> Result<(), Failure> {
     let session = HostedSession::find(id).await?;
     let door = Door::Terminal;
-    session.act(SessionAct::Cancel { door }).await?;
-    let (short, thread) = (session.short(), session.thread());
-    let resume = format!("codex-mcp run --thread {thread} \"...\"");
+    let done = match session.act(SessionAct::Cancel { door }).await {
+        Ok(()) => Verb::Cancel.done(),
+        Err(error) => match session.is_cancelled().await {
+            // As with a job, nothing else was wanted.
+            true => "already cancelled",
+            false => return Err(error),
+        },
+    };
+    let (short, resume) = (session.short(), session.resume_command());
     writeln!(
         output::stdout(),
-        "{short}: cancelled; its thread can be resumed:\n  {resume}"
+        "{short}: {done}; its thread can be resumed:\n  {resume}"
     )?;
     Ok(())
 }
@@ -307,25 +317,19 @@ impl Target {
             WorkId::Session(id) => id,
         };
         let session = HostedSession::find(id).await?;
-        let (question, decision) = session.decision(question, response)?;
-        let done = match &decision {
-            Decision::Decline | Decision::Cancel => "declined",
-            _ => "approved",
+        let verb = Verb::of(&response);
+        let decision = session.decision(question, response);
+        let (question, decision) = session.explained(verb, decision).await?;
+        let act = SessionAct::Answer {
+            question: question.clone(),
+            decision: serde_json::json!(decision),
+            reason,
+            door: Door::Terminal,
         };
-        session
-            .act(SessionAct::Answer {
-                question: question.clone(),
-                decision: serde_json::json!(decision),
-                reason,
-                door: Door::Terminal,
-            })
-            .await?;
+        session.explained(verb, session.act(act).await).await?;
+        let (short, done) = (session.short(), verb.done());
         let text = session.question_text(&question);
-        writeln!(
-            output::stdout(),
-            "{}: {question} {done}: {text}",
-            session.short()
-        )?;
+        writeln!(output::stdout(), "{short}: {question} {done}: {text}")?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -23,6 +23,7 @@ use super::Failure;
 use crate::cli::serve;
 use crate::cli::stored::complain;
 use crate::cli::work_list;
+use crate::cli::wrong_state::{Verb, WrongState};
 
 /// How many events are told at once: an answer has room for as many of the longest ones, texts of
 /// 16,384 characters that take 6 bytes each.
@@ -33,6 +34,9 @@ const STEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How much is shown of a question that was answered, in bytes.
 const SHOWN: usize = 500;
+
+/// What can be done with a session in which no turn runs.
+const NEXT_TURN: &str = "a message from its client or `codex-mcp top` begins the next turn";
 
 /// A session of a host process.
 #[derive(Debug)]
@@ -100,9 +104,55 @@ impl HostedSession {
         self.id.get(..work_list::SESSION_ID).unwrap_or(&self.id)
     }
 
-    /// Its thread.
-    pub(super) fn thread(&self) -> &str {
-        &self.thread
+    /// The command that continues its thread.
+    pub(super) fn resume_command(&self) -> String {
+        format!("codex-mcp run --thread {} \"...\"", self.thread)
+    }
+
+    /// Whether it was cancelled. `false` if its host does not say so.
+    pub(super) async fn is_cancelled(&self) -> bool {
+        self.state().await == Some(State::Cancelled)
+    }
+
+    /// The result of a verb. If the state of the session does not allow the verb, the error says so.
+    pub(super) async fn explained<T>(
+        &self,
+        verb: Verb,
+        result: Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match result {
+            Err(error @ (Failure::Refused(_) | Failure::NotAsked(_))) => {
+                let wrong_state = self.wrong_state(verb).await;
+                Err(wrong_state.map_or(error, Failure::WrongState))
+            }
+            other => other,
+        }
+    }
+
+    /// The error of a verb in the present state of the session; `None` if the state allows it.
+    async fn wrong_state(&self, verb: Verb) -> Option<WrongState> {
+        let (state, instead) = match (self.state().await?, verb) {
+            (State::Cancelled, _) => {
+                let resume = self.resume_command();
+                ("cancelled", format!("`{resume}` continues its thread"))
+            }
+            (State::Idle, Verb::Steer) => ("idle", NEXT_TURN.to_owned()),
+            (State::Error, Verb::Steer) => ("in error", NEXT_TURN.to_owned()),
+            _ => return None,
+        };
+        Some(WrongState {
+            verb,
+            work: format!("session {}", self.short()),
+            state: state.to_owned(),
+            instead,
+        })
+    }
+
+    /// Its present state, if its host names one that is known.
+    async fn state(&self) -> Option<State> {
+        let all = connect::sessions(&self.endpoint).await.ok()?;
+        let found = all.into_iter().find(|one| one.session == self.id)?;
+        serde_json::from_value(found.state.into()).ok()
     }
 
     /// Has the host do something that it only confirms.

@@ -347,7 +347,7 @@ async fn job_whose_prompt_was_masked_is_resumed_and_not_retried() {
     let id = stage.ended(prompt, Ending::Failed).await;
     let shown = stage.stdout_of(&["show", short(&id)]);
     assert!(shown.contains("push with [masked]"), "{shown}");
-    assert!(shown.contains("submit it as a new job"), "{shown}");
+    assert!(shown.contains("takes it as a new job"), "{shown}");
     let output = stage.run(&["retry", short(&id)]);
     assert_eq!(output.code, 3);
     assert!(

@@ -249,6 +249,56 @@ async fn log_is_followed_until_the_job_has_ended() {
     );
 }
 
+/// `approve`, `decline`, `steer` and `cancel` agree.
+#[tokio::test]
+async fn verb_for_a_job_that_does_not_run_names_its_state_and_the_next_command() {
+    let stage = JobsFixture::new().await;
+    let refused = |args: &[&str], work: &str| {
+        let output = stage.run(args);
+        let words = match args[0] {
+            "steer" | "cancel" => args[0].to_owned(),
+            verb => format!("{verb} anything in"),
+        };
+        assert_eq!(output.stderr, format!("error: cannot {words} {work}\n"));
+        assert_eq!(output.stdout, "");
+        output.code
+    };
+    for ending in [Ending::Completed, Ending::Failed, Ending::Cancelled] {
+        let id = stage.ended("p", ending).await;
+        let id = short(&id);
+        let state = JobState::from(ending);
+        let mut work = format!(
+            "job {id}: it is {state}; `codex-mcp jobs resume {id} \"…\"` continues its thread"
+        );
+        if ending != Ending::Completed {
+            work += &format!(", `codex-mcp jobs retry {id}` submits it once more");
+        }
+        for args in [&["approve", id][..], &["decline", id], &["steer", id, "x"]] {
+            assert_eq!(refused(args, &work), 3);
+        }
+        if ending != Ending::Cancelled {
+            assert_eq!(refused(&["cancel", id], &work), 1);
+        }
+    }
+
+    let request = Request {
+        run: Some(json!({})),
+        ..Request::new("p", stage.home.work().to_str().unwrap())
+    };
+    let run = stage.submit(request).await;
+    stage.store.request_cancel(&run).await.unwrap();
+    let run = short(&run);
+    let retry = format!("`codex-mcp jobs retry {run}` submits the run once more");
+    let work = format!("run {run}: it is cancelled; {retry}");
+    assert_eq!(refused(&["steer", run, "x"], &work), 3);
+
+    let queued = stage.queued("p").await;
+    let queued = short(&queued);
+    let logs = format!("`codex-mcp jobs logs -f {queued}` shows when it runs");
+    let work = format!("job {queued}: it is queued; {logs}");
+    assert_eq!(refused(&["approve", queued], &work), 3);
+}
+
 #[tokio::test]
 async fn jobs_are_cancelled() {
     let stage = JobsFixture::new().await;
@@ -260,7 +310,11 @@ async fn jobs_are_cancelled() {
     let ended = stage.ended("p", Ending::Completed).await;
     let output = stage.run(&["cancel", short(&ended), short(&queued)]);
     assert_eq!(output.code, 1);
-    assert!(output.stderr.contains("Cannot cancel job in 'completed'"));
+    assert!(
+        output.stderr.contains(": it is completed; "),
+        "{}",
+        output.stderr
+    );
     assert!(
         output.stdout.contains("already cancelled"),
         "{}",

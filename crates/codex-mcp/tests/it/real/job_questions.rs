@@ -150,7 +150,7 @@ async fn question_is_shown_everywhere_and_answered_once(release: &str) {
     assert!(asking.stage.file("made.txt").exists());
     assert_eq!(report(&job).response.as_deref(), Some("Done."));
     let late = asking.run_refused(&["approve", id.as_str()]).await;
-    assert!(late.contains("the job is completed"), "{late}");
+    assert!(late.contains(": it is completed; "), "{late}");
     let events = asking.events(&id).await;
     let answered = match successes {
         [true, _] => "answered at a terminal: accept",
@@ -176,7 +176,7 @@ async fn question_times_out_and_is_declined(release: &str) {
     let late = asking
         .run_refused(&["approve", id.as_str(), &question.id])
         .await;
-    assert!(late.contains("the job is completed"), "{late}");
+    assert!(late.contains(": it is completed; "), "{late}");
 
     // Without `approval: ask` the job asks nothing.
     let id = asking.submit(json!({})).await;
@@ -256,7 +256,7 @@ async fn question_of_a_killed_worker_is_closed(release: &str) {
     let gone = asking
         .run_refused(&["approve", id.as_str(), &question.id])
         .await;
-    let words = ["no open question", "the job is failed"];
+    let words = ["no open question", ": it is failed; "];
     assert!(words.iter().any(|words| gone.contains(words)), "{gone}");
     let codex = testkit::codex::native_binary(release);
     let location = asking.store.location().path().unwrap().to_owned();
@@ -331,6 +331,6 @@ async fn running_job_is_steered(release: &str) {
     let said = last.user_messages();
     assert!(said.contains(&"say it in German"), "{said:?}");
     let late = asking.run_refused(&["steer", id.as_str(), "more"]).await;
-    assert!(late.contains("the job is completed"), "{late}");
+    assert!(late.contains(": it is completed; "), "{late}");
     asking.finish().await;
 }

@@ -140,10 +140,27 @@ async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
     let texts = last.user_messages();
     assert!(texts.contains(&"say it in German"), "{texts:?}");
     let late = work.refused(&["steer", &session, "more"]).await;
-    assert!(late.contains("no turn"), "{late}");
+    let short = &session[..13];
+    let idle =
+        format!("error: cannot steer session {short}: it is idle; a message from its client");
+    assert!(late.starts_with(&idle), "{late}");
 
     work.succeed(&["cancel", &session]).await;
     work.wait_for(&session, &["cancelled"]).await;
+    for (args, verb) in [
+        (&["approve", short][..], "approve anything in"),
+        (&["decline", short], "decline anything in"),
+        (&["steer", short, "more"], "steer"),
+    ] {
+        let refused = work.refused(args).await;
+        let words = format!(
+            "error: cannot {verb} session {short}: it is cancelled; `codex-mcp run --thread "
+        );
+        assert!(refused.starts_with(&words), "{refused}");
+    }
+    let again = work.succeed(&["cancel", short]).await;
+    let done = format!("{short}: already cancelled; its thread can be resumed:\n");
+    assert!(again.starts_with(&done), "{again}");
     let unknown = work.refused(&["cancel", "sess_none", &session]).await;
     assert!(
         unknown.contains("there is no session sess_none"),
