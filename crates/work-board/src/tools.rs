@@ -35,24 +35,52 @@ pub(crate) async fn call(
     link.send(begun).await;
     let params = json!({ "name": tool, "arguments": arguments });
     let mut result = link.call("tools/call", params).await.map_err(failed)?;
-    let answered = &result;
-    if answered["isError"] == true {
-        let text = answered
-            .pointer("/content/0/text")
-            .and_then(Value::as_str)
-            .unwrap_or("the call failed");
-        let text = text.to_owned();
-        let code = answered.pointer("/structuredContent/error/code");
-        return Err(match code.and_then(Value::as_str) {
-            Some(code) if WRONG.contains(&code) => ActError::Wrong(text),
-            _ => ActError::Refused(text),
-        });
+    match result.get("isError") {
+        Some(Value::Bool(true)) => Err(refusal(&result)),
+        _ => Ok(taken(&mut result, "structuredContent")),
     }
-    Ok(taken(&mut result, "structuredContent"))
+}
+
+/// The error of a refused call, for a person.
+fn refusal(answered: &Value) -> ActError {
+    let text = |path| answered.pointer(path).and_then(Value::as_str);
+    // The text of the answer is for a model: it has the code, and names other tools.
+    let message = text("/structuredContent/error/message").or_else(|| text("/content/0/text"));
+    let message = message.unwrap_or("the call failed").to_owned();
+    match text("/structuredContent/error/code") {
+        Some(code) if WRONG.contains(&code) => ActError::Wrong(message),
+        _ => ActError::Refused(message),
+    }
 }
 
 fn failed(CallError(error): CallError) -> ActError {
     let error = &error;
     let message = error["message"].as_str().unwrap_or("the call failed");
     ActError::Failed(message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_of_a_tool_is_told_without_its_code_and_hint() {
+        let refused = |code: &str| {
+            let error =
+                json!({ "code": code, "message": "session s was cancelled", "hint": "Call it." });
+            refusal(&json!({
+                "isError": true,
+                "content": [{ "type": "text",
+                    "text": format!("Error [{code}]: session s was cancelled. Call it.") }],
+                "structuredContent": { "error": error },
+            }))
+        };
+        let cancelled = refused("CANCELLED");
+        assert!(matches!(cancelled, ActError::Refused(_)), "{cancelled:?}");
+        assert_eq!(cancelled.to_string(), "session s was cancelled");
+        let wrong = refused("INVALID_ARGUMENT");
+        assert!(matches!(wrong, ActError::Wrong(_)), "{wrong:?}");
+        let bare = refusal(&json!({ "content": [{ "type": "text", "text": "no" }] }));
+        assert_eq!(bare.to_string(), "no");
+    }
 }
