@@ -30,8 +30,8 @@ pub(crate) enum NotDone {
     Retry(#[from] RetryError),
     #[error("there is no such job; it may have been pruned")]
     NoJob,
-    #[error("{0}")]
-    NotCancelled(String),
+    #[error("the job is {0}: it had ended before it could be cancelled")]
+    NotCancelled(JobState),
     /// A message was refused.
     #[error("{}", .0.why)]
     NotSent(Draft),
@@ -68,11 +68,7 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
         Effect::Send { target, text } => {
             let sent = send(board, &target, text.clone()).await;
             sent.map_err(|error| match error.is_refusal() {
-                true => NotDone::NotSent(Draft {
-                    target,
-                    text,
-                    why: error.to_string(),
-                }),
+                true => NotDone::NotSent(Draft::new(target, text, &error.to_string())),
                 false => error,
             })?
         }
@@ -148,7 +144,7 @@ async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
     let outcome = board.jobs.service().cancel(&id).await?;
     match outcome.new_status() {
         JobState::Cancelled => Ok(Done::Said("Cancelled.")),
-        _ => Err(NotDone::NotCancelled(outcome.message())),
+        state => Err(NotDone::NotCancelled(state)),
     }
 }
 

@@ -9,12 +9,17 @@ use work_board::{AllWork, Kind};
 use super::choices::{self, Choice};
 use super::list::WorkList;
 use super::mode::{Act, Draft, Effect, Filling, Mode, Notice, Purpose, Target};
-use super::opened::{Content, Opened};
+use super::opened::{self, Content, Opened};
 
 /// How far a page moves the selection of the list.
 const PAGE: usize = 10;
 
 pub(crate) const QUESTION_CLOSED: &str = "The question was closed meanwhile.";
+
+/// The text of a message that nothing takes, so that it can be copied.
+fn unsent(draft: &Draft) -> String {
+    format!("Not sent: {}", draft.text)
+}
 
 /// All that is shown.
 #[derive(Debug)]
@@ -87,16 +92,24 @@ impl App {
         Some(effect)
     }
 
-    /// Keeps a refused message, so that it can be sent again. It is not opened at once: the next keys are
-    /// meant for what is shown now.
+    /// Keeps a refused message, so that it can be sent again if the work still takes messages. It is not
+    /// opened at once: the next keys are meant for what is shown now.
     pub(crate) fn not_sent(&mut self, draft: Draft) {
         let Draft { target, why, .. } = &draft;
-        let place = match self.is_open(target) {
-            true => String::new(),
-            false => format!("Open {} {}. ", target.kind.as_ref(), target.id),
+        let takes_messages = match &self.opened {
+            Some(opened) if opened.target == *target => opened.allows(Act::Send),
+            _ => !opened::has_ended(target, self.list.find(&target.id)),
         };
-        let notice = format!("{why}. {place}Press s to edit the message again.");
-        self.notify(notice, true);
+        let next = match (takes_messages, self.is_open(target)) {
+            (true, true) => "Press s to edit the message again.".to_owned(),
+            (true, false) => format!(
+                "Open {} {}. Press s to edit the message again.",
+                target.kind.as_ref(),
+                target.id
+            ),
+            (false, _) => unsent(&draft),
+        };
+        self.notify(format!("{why}. {next}"), true);
         self.draft = Some(draft);
     }
 
@@ -158,7 +171,11 @@ impl App {
             Mode::Closed => {}
             mode => {
                 *mode = Mode::Browse;
-                self.notify("Press s to write a message, and paste then.", true);
+                let words = match &self.opened {
+                    Some(opened) if !opened.allows(Act::Send) => opened.refusal(Act::Send),
+                    _ => "Press s to write a message, and paste then.",
+                };
+                self.notify(words, true);
             }
         }
     }
@@ -241,15 +258,18 @@ impl App {
     /// Begins an action on the open work, if its state allows it.
     fn begin(&mut self, act: Act) -> Option<Effect> {
         let opened = self.opened.as_mut()?;
-        // A refused message can be read again even if no message is allowed any more.
-        let is_draft = |draft: &mut Draft| act == Act::Send && draft.target == opened.target;
-        let draft = self.draft.take_if(is_draft);
-        if draft.is_none() && !opened.allows(act) {
-            let refusal = opened.refusal(act);
+        let target = opened.target.clone();
+        if !opened.allows(act) {
+            let draft = self.draft.as_ref();
+            let refusal = match draft.filter(|draft| act == Act::Send && draft.target == target) {
+                Some(draft) => format!("{} {}", opened.refusal(act), unsent(draft)),
+                None => opened.refusal(act).to_owned(),
+            };
             self.notify(refusal, true);
             return None;
         }
-        let target = opened.target.clone();
+        let is_draft = |draft: &mut Draft| act == Act::Send && draft.target == target;
+        let draft = self.draft.take_if(is_draft);
         match act {
             Act::Send => {
                 let (text, problem) = draft.map(|draft| (draft.text, draft.why)).unzip();

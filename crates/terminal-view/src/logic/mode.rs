@@ -82,8 +82,15 @@ impl Target {
 pub(crate) struct Draft {
     pub(crate) target: Target,
     pub(crate) text: String,
-    /// Why it was refused.
+    /// Why it was refused, without a full stop.
     pub(crate) why: String,
+}
+
+impl Draft {
+    pub(crate) fn new(target: Target, text: String, why: &str) -> Self {
+        let why = why.trim_end().trim_end_matches('.').to_owned();
+        Self { target, text, why }
+    }
 }
 
 /// An action on the work that is open.

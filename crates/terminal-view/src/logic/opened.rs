@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use common::sync::lock;
 use serde_json::Value;
 use work_board::logic::conversation::Conversation;
-use work_board::{Group, Work};
+use work_board::{Group, Kind, Work};
 
 use super::choices::Asked;
 use super::mode::{Act, Target};
@@ -19,6 +19,14 @@ const GONE: &str = "gone";
 /// For how long a question that has taken the place of another one takes no choice: about the time in
 /// which a person sees that it is another one.
 const NOTICE_TIME: Duration = Duration::from_millis(500);
+
+/// Whether some work has ended for good, as far as it is listed.
+pub(crate) fn has_ended(target: &Target, work: Option<&Work>) -> bool {
+    work.is_some_and(|work| match target.is_session() {
+        true => work.is_cancelled(),
+        false => work.group() == Group::Ended,
+    })
+}
 
 /// What is known of the work.
 #[derive(Debug, Clone)]
@@ -127,12 +135,10 @@ impl Opened {
         let is_session = self.target.is_session();
         let work = self.work.as_ref();
         let is_busy = work.is_none_or(|work| work.group() != Group::Ended);
-        let is_over = match is_session {
-            true => work.is_some_and(Work::is_cancelled) || self.is_gone(),
-            false => !is_busy,
-        };
+        let is_over = has_ended(&self.target, work) || (is_session && self.is_gone());
         match act {
-            Act::Send | Act::End => !is_over,
+            Act::Send => !is_over && self.target.kind != Kind::Run,
+            Act::End => !is_over,
             Act::Interrupt => is_session && !is_over && is_busy,
             Act::ShowDiff => is_session,
             Act::Fork => is_session && !is_over,
@@ -155,6 +161,9 @@ impl Opened {
             (false, Act::Interrupt | Act::ShowDiff | Act::Fork) => "Only sessions have that.",
             (true, Act::Retry) => "Only jobs and runs have that.",
             (false, Act::Retry) => "It has not ended yet.",
+            (false, Act::Send) if !has_ended(&self.target, self.work.as_ref()) => {
+                "A run takes no messages."
+            }
             (true, Act::Interrupt) => "No turn is running.",
             _ => "It has ended.",
         }

@@ -284,11 +284,7 @@ fn refused_message_can_be_sent_again() {
     let Some(Effect::Send { target: to, text }) = sent.clone() else {
         panic!("no message");
     };
-    let draft = Draft {
-        target: to,
-        text,
-        why: "no turn is running".to_owned(),
-    };
+    let draft = Draft::new(to, text, "no turn is running.");
     app.not_sent(draft.clone());
     // The next keys are not taken for the message.
     assert_eq!(app.mode, Mode::Browse);
@@ -308,9 +304,9 @@ fn refused_message_can_be_sent_again() {
     assert_eq!(press(&mut app, "\n"), sent);
     assert_eq!(press(&mut app, "s\n"), None);
 
-    // It stays with its session, also when that has ended.
+    // It stays with its session, and is shown when that has ended, but not offered.
     app.open(target("b"));
-    app.not_sent(draft);
+    app.not_sent(draft.clone());
     let notice = app.notice.clone().unwrap().text;
     assert!(notice.contains("Open session a. Press s"), "{notice}");
     assert_eq!(press(&mut app, "s\n"), None);
@@ -319,8 +315,27 @@ fn refused_message_can_be_sent_again() {
         failure: None,
     });
     app.open(target("a"));
-    press(&mut app, "s");
-    assert_eq!(app.mode, typing);
+    for _ in 0..2 {
+        press(&mut app, "s");
+        assert_eq!(app.mode, Mode::Browse);
+        let notice = app.notice.clone().unwrap().text;
+        assert_eq!(notice, "It has ended. Not sent: in German");
+    }
+    for id in ["a", "b"] {
+        app.open(target(id));
+        app.not_sent(draft.clone());
+        let notice = app.notice.clone().unwrap().text;
+        assert_eq!(notice, "no turn is running. Not sent: in German", "{id}");
+    }
+}
+
+#[test]
+fn paste_into_ended_work_does_not_offer_a_message() {
+    let mut app = app(vec![work("a", "cancelled", None, &[])]);
+    press(&mut app, "\n");
+    app.paste("in German");
+    assert_eq!(app.mode, Mode::Browse);
+    assert_eq!(app.notice.clone().unwrap().text, "It has ended.");
 }
 
 /// The keys of actions that are allowed on work of this kind in this state.
@@ -357,6 +372,7 @@ fn keys_do_what_the_state_allows() {
         (Kind::Session, "cancelled", ""),
         (Kind::Session, "gone", ""),
         (Kind::Job, "running", "sx"),
+        (Kind::Run, "running", "x"),
         (Kind::Job, "failed", "r"),
         (Kind::Run, "completed", "r"),
     ] {
