@@ -110,6 +110,15 @@ pub fn report_of(job: &Job) -> Report {
     report.and_then(Result::ok).unwrap_or_default()
 }
 
+/// Whether a job has completed with problems, which qualify its answer.
+#[must_use]
+pub fn has_problems(job: &Job) -> bool {
+    job.summary.state == JobState::Completed && !report_of(job).problems().is_empty()
+}
+
+/// What stands behind the state of a completed job with problems where people list jobs.
+pub const PROBLEMS_MARK: char = '*';
+
 /// A job in a list, as `call_jobs` returns it.
 #[must_use]
 pub fn summary(job: &JobSummary) -> Value {

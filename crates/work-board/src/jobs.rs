@@ -1,10 +1,14 @@
 //! Jobs and runs, as the page shows them.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::SystemTime;
 
+use common::sync::lock;
 use host_process::logic::handshake::StepSummary;
 use job_queue::activity;
 use job_queue::event_line;
+use job_queue::job_json;
 use job_queue::logic::{JobId, JobPrefix, JobState};
 use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{JobView, Jobs, JobsError};
@@ -74,6 +78,8 @@ pub struct JobBoard {
     jobs: Jobs,
     has_store: Box<dyn Fn() -> bool + Send + Sync>,
     loading: Semaphore,
+    /// Whether the completed jobs that were listed last have problems.
+    problems: Mutex<BTreeMap<JobId, bool>>,
 }
 
 impl JobBoard {
@@ -85,6 +91,7 @@ impl JobBoard {
             jobs,
             has_store,
             loading: Semaphore::new(MOST_LOADING),
+            problems: Mutex::default(),
         }
     }
 
@@ -104,9 +111,39 @@ impl JobBoard {
             }
         }
         let all = self.jobs.list(&JobFilter::default(), MOST).await?.jobs;
-        let ended = all.iter().filter(|job| job.state.has_ended());
-        work.extend(ended.map(|job| Work::of_job(job, Vec::new(), None)));
+        let ended: Vec<&JobSummary> = all.iter().filter(|job| job.state.has_ended()).collect();
+        let problems = self.problems_of(&ended).await?;
+        work.extend(ended.into_iter().map(|job| Work {
+            has_problems: problems.get(&job.id).copied().unwrap_or_default(),
+            ..Work::of_job(job, Vec::new(), None)
+        }));
         Ok(work)
+    }
+
+    /// Whether each of the completed jobs has problems. A job that has ended does not change, so that
+    /// each is loaded once, and forgotten when it is no longer listed.
+    async fn problems_of(
+        &self,
+        ended: &[&JobSummary],
+    ) -> Result<BTreeMap<JobId, bool>, StoreError> {
+        let known = lock(&self.problems).clone();
+        let mut problems = BTreeMap::new();
+        for job in ended.iter().filter(|job| job.state == JobState::Completed) {
+            let has_problems = match known.get(&job.id) {
+                Some(known) => *known,
+                None => self.has_problems(&job.id).await?,
+            };
+            problems.insert(job.id.clone(), has_problems);
+        }
+        lock(&self.problems).clone_from(&problems);
+        Ok(problems)
+    }
+
+    async fn has_problems(&self, id: &JobId) -> Result<bool, StoreError> {
+        // The semaphore is never closed.
+        let _permit = self.loading.acquire().await;
+        let job = self.jobs.store().await?.get(id).await?;
+        Ok(job.is_some_and(|job| job_json::has_problems(&job)))
     }
 
     async fn unfinished(&self, job: &JobSummary) -> Result<Work, StoreError> {
@@ -137,7 +174,10 @@ impl JobBoard {
         let events = self.jobs.tail(&id, most).await?;
         let is_running = view.job.summary.state == JobState::Running;
         let step = step_of(&events).filter(|_| is_running);
-        let work = Work::of_job(&view.job.summary, answerable(&view.questions), step);
+        let work = Work {
+            has_problems: job_json::has_problems(&view.job),
+            ..Work::of_job(&view.job.summary, answerable(&view.questions), step)
+        };
         Ok(Some(ShownJob {
             criteria: criteria(&events),
             log: log(&events),

@@ -1,11 +1,12 @@
 //! Work as the page lists it: sessions, jobs and runs alike.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::SystemTime;
 
 use common::timestamp::{self, timestamp};
 use host_process::logic::handshake::StepSummary;
-use job_queue::job_json;
+use job_queue::job_json::{self, PROBLEMS_MARK};
 use job_queue::logic::JobState;
 use job_queue::question::NamedQuestion;
 use job_queue::run::spec::TOOL as RUN_TOOL;
@@ -60,6 +61,8 @@ pub struct Work {
     pub step: Option<StepSummary>,
     /// What a job waits for, or why it has failed.
     pub note: Option<String>,
+    /// Whether it is a job that has completed with problems, such as a step that was refused.
+    pub has_problems: bool,
     /// The name of a job, or the beginning of the first prompt of a session.
     pub task: Option<String>,
     /// When it was begun.
@@ -92,6 +95,7 @@ impl Work {
             },
             step: summary.step.clone(),
             note: None,
+            has_problems: false,
             task: summary.title.clone(),
             created: summary.created,
             tokens: summary.tokens,
@@ -101,7 +105,8 @@ impl Work {
         }
     }
 
-    /// A job with its open questions and current step.
+    /// A job with its open questions and current step. Its problems are those of its report, which a
+    /// summary does not have.
     #[must_use]
     pub fn of_job(
         job: &JobSummary,
@@ -124,6 +129,7 @@ impl Work {
                 .error
                 .clone()
                 .or(waits.filter(|_| job.state == JobState::Queued)),
+            has_problems: false,
             task: Some(job.task_name.clone()),
             created: job.created_at,
             tokens: None,
@@ -148,6 +154,15 @@ impl Work {
         match &self.task {
             Some(task) if !task.is_empty() => task,
             _ => self.id.get(..SHORT_ID).unwrap_or(&self.id),
+        }
+    }
+
+    /// Its state for people, with the mark of a completed job that has problems.
+    #[must_use]
+    pub fn shown_state(&self) -> Cow<'_, str> {
+        match self.has_problems {
+            true => format!("{}{PROBLEMS_MARK}", self.state).into(),
+            false => self.state.as_str().into(),
         }
     }
 

@@ -75,7 +75,8 @@ impl WorkList {
 fn fits(work: &Work, filter: &str) -> bool {
     let step = work.step.as_ref().map(|step| step.words.as_str());
     let asked = work.questions.iter().map(|one| one.question.text.as_str());
-    let texts = [work.title(), &work.id, &work.state, &work.directory];
+    let state: &str = &work.shown_state();
+    let texts = [work.title(), &work.id, state, &work.directory];
     let more = step.into_iter().chain(work.note.as_deref()).chain(asked);
     let mut all = texts.into_iter().chain([work.kind.as_ref()]).chain(more);
     all.any(|text| visible_line(text).to_lowercase().contains(filter))

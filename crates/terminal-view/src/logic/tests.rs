@@ -21,6 +21,7 @@ fn work(id: &str, state: &str, question: Option<&str>, fields: &[&str]) -> Work 
         state: state.to_owned(),
         step: None,
         note: None,
+        has_problems: false,
         task: None,
         created: UNIX_EPOCH,
         tokens: None,

@@ -78,7 +78,7 @@ fn heading(group: Group) -> Line<'static> {
 /// rest, and the directory what that leaves.
 fn line(work: &Work, now: SystemTime, width: u16) -> Line<'static> {
     let kind = format!("{:<8}", work.kind.as_ref());
-    let state = format!("{:<9}  ", visible_line(&work.state));
+    let state = format!("{:<10} ", visible_line(&work.shown_state()));
     let width = usize::from(width).saturating_sub(MARK.len() + columns(&kind) + columns(&state));
     let about = about(work, now);
     let title = shortened(

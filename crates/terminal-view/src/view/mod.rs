@@ -32,6 +32,8 @@ f             fork the session
 x, Enter      end the session, cancel the job
 r, Enter      submit again a job that has ended
 
+completed*    with problems, which the open job lists
+
 Ctrl-Z        back to the shell; fg returns
 Ctrl-C        quit
 Sessions, jobs and runs continue without this view.";

@@ -57,7 +57,7 @@ fn title(opened: &Opened, now: SystemTime, width: usize) -> String {
     format!(
         " {diff}{} {title} · {} · {}{tokens} · {}",
         work.kind.as_ref(),
-        visible_line(&work.state),
+        visible_line(&work.shown_state()),
         about(work, now),
         visible_line(&work.directory),
     )

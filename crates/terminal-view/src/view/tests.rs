@@ -29,6 +29,7 @@ fn work(id: &str, kind: Kind, state: &str) -> Work {
         state: state.to_owned(),
         step: None,
         note: None,
+        has_problems: false,
         task: None,
         created: UNIX_EPOCH,
         tokens: Some(1234),
@@ -166,6 +167,29 @@ fn long_title_leaves_room_for_the_state_and_the_step() {
 fn list_shows_first_what_needs_a_person() {
     insta::assert_snapshot!("list", picture(&mut app(), 80, 24));
     insta::assert_snapshot!("list_small", picture(&mut app(), 40, 10));
+}
+
+#[test]
+fn completed_job_with_problems_has_the_mark_of_jobs_list() {
+    let completed = |id: &str, has_problems| Work {
+        has_problems,
+        ..work(id, Kind::Job, "completed")
+    };
+    let mut app = App::new(UNIX_EPOCH);
+    app.set_work(AllWork {
+        work: vec![completed("job_1", false), completed("job_2", true)],
+        failure: None,
+    });
+    let list = picture(&mut app, 80, 10);
+    for line in ["job     completed  job_1", "job     completed* job_2"] {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    app.open(Target {
+        id: "job_2".to_owned(),
+        kind: Kind::Job,
+    });
+    let open = picture(&mut app, 80, 10);
+    assert!(open.contains("job job_2 · completed* · "), "{open}");
 }
 
 #[test]

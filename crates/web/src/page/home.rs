@@ -79,7 +79,7 @@ fn heading(work: &Work, now: SystemTime) -> Markup {
             span.name { (foreign_line(work.title())) }
         }
         p.facts {
-            span class={ "state " (work.state_class()) } { (foreign_line(&work.state)) }
+            span class={ "state " (work.state_class()) } { (foreign_line(&work.shown_state())) }
             @if let Some(step) = &work.step {
                 " · " span.step { (foreign_line(&step.words)) } " "
                 (clock(step.since, now))

@@ -44,7 +44,7 @@ pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
     html! {
         div id=(JOB) {
             p.facts {
-                span class={ "state " (work.state_class()) } { (work.state) }
+                span class={ "state " (work.state_class()) } { (work.shown_state()) }
                 @if let Some(step) = &work.step {
                     " · " span.step { (foreign_line(&step.words)) } " " (clock(step.since, now))
                 } @else if let Some(note) = &work.note {

@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use anstyle::AnsiColor;
 use common::duration::ago;
 use common::output::{self, Output};
-use job_queue::job_json;
+use job_queue::job_json::{self, PROBLEMS_MARK};
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::Jobs;
-use job_queue::store::{Job, JobFilter, JobList, JobSummary, Owner, Ownership};
+use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
@@ -105,10 +105,8 @@ impl Marks {
             match state {
                 JobState::Completed => {
                     let job = store.get(id).await?;
-                    let has_problems = |job: &Job| !job_json::report_of(job).problems().is_empty();
-                    marks
-                        .with_problems
-                        .extend(job.filter(has_problems).map(|_| id.clone()));
+                    let troubled = job.filter(job_json::has_problems);
+                    marks.with_problems.extend(troubled.map(|_| id.clone()));
                 }
                 JobState::Running if !jobs.questions(id).await?.is_empty() => {
                     marks.asking.insert(id.clone());
@@ -142,7 +140,10 @@ fn print(listed: &JobList, filter: &JobFilter, marks: &Marks) -> Result<(), Fail
             write_table(&listed.jobs, marks, &mut out)?;
             writeln!(out, "\n{} of {}", listed.jobs.len(), listed.total)?;
             if !marks.with_problems.is_empty() {
-                writeln!(out, "* with problems: `codex-mcp jobs show ID` lists them")?;
+                writeln!(
+                    out,
+                    "{PROBLEMS_MARK} with problems: `codex-mcp jobs show ID` lists them"
+                )?;
             }
             if !marks.asking.is_empty() {
                 writeln!(
@@ -221,7 +222,10 @@ fn cells(job: &JobSummary, marks: &Marks, now: SystemTime) -> [Cell; COLUMNS - 1
 fn state_cell(job: &JobSummary, marks: &Marks) -> Cell {
     let (problems, asking) = (&marks.with_problems, &marks.asking);
     match (problems.contains(&job.id), asking.contains(&job.id)) {
-        (true, _) => Cell::coloured(format!("{}*", job.state), AnsiColor::Yellow.on_default()),
+        (true, _) => {
+            let state = format!("{}{PROBLEMS_MARK}", job.state);
+            Cell::coloured(state, AnsiColor::Yellow.on_default())
+        }
         (_, true) => Cell::coloured("asking", AnsiColor::Yellow.on_default()),
         _ => Cell::coloured(job.state.as_str(), state_style(job.state)),
     }

@@ -139,9 +139,7 @@ impl<W: Write> Page<W> {
         let wait = job_json::waiting(summary).map(|wait| format!(", {wait}"));
         let asked = match (summary.cancellation, summary.state) {
             (Cancellation::Requested, JobState::Running) => ", cancellation requested",
-            (_, JobState::Completed) if !job_json::report_of(job).problems().is_empty() => {
-                ", with problems (see below)"
-            }
+            _ if job_json::has_problems(job) => ", with problems (see below)",
             _ => wait.as_deref().unwrap_or_default(),
         };
         self.name("State")?;

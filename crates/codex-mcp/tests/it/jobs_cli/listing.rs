@@ -112,13 +112,7 @@ async fn list_is_cut_on_a_terminal_and_whole_in_a_pipe() {
 async fn completed_job_with_problems_has_a_mark() {
     let stage = JobsFixture::new().await;
     let fine = stage.ended("fine", Ending::Completed).await;
-    let troubled = stage.queued("troubled").await;
-    let claim = stage.claim().await;
-    let mut result = report();
-    result["failed_steps"] = json!([{ "kind": "command", "what": "touch x",
-        "outcome": "blocked", "exit_code": 1 }]);
-    result["sandbox"] = json!("read-only");
-    stage.finish(&claim, Ending::Completed, result).await;
+    let troubled = stage.completed_with_problems().await;
     let table = stage.stdout_of(&["list"]);
     let line = |id: &JobId| {
         table

@@ -155,6 +155,18 @@ impl JobsFixture {
         self.finish(&claim, ending, report()).await;
         id
     }
+
+    /// Submits a job and completes it with a step that the sandbox has blocked.
+    async fn completed_with_problems(&self) -> JobId {
+        let id = self.queued("troubled").await;
+        let claim = self.claim().await;
+        let mut result = report();
+        result["failed_steps"] = json!([{ "kind": "command", "what": "touch x",
+            "outcome": "blocked", "exit_code": 1 }]);
+        result["sandbox"] = json!("read-only");
+        self.finish(&claim, Ending::Completed, result).await;
+        id
+    }
 }
 
 /// A running `codex-mcp jobs`.

@@ -123,6 +123,25 @@ async fn states_are_coloured_and_submit_names_the_next_command() {
     assert!(seen.contains("say what Codex is to do"), "{seen}");
 }
 
+/// `codex-mcp top` marks what `jobs list` marks.
+#[tokio::test]
+async fn completed_job_with_problems_is_marked_in_top() {
+    let stage = JobsFixture::new().await;
+    stage.completed_with_problems().await;
+    let list = stage.stdout_of(&["list"]);
+    assert!(list.contains(" completed* "), "{list}");
+    let mut command = Command::new("bash");
+    let sized = "stty rows 24 columns 80; exec \"$0\" top";
+    command.args(["-c", sized, env!("CARGO_BIN_EXE_codex-mcp")]);
+    command.env_clear().envs(stage.home.env());
+    command.env("CODEX_MCP_STORE", stage.location.with_secrets());
+    command.current_dir(stage.home.work());
+    let mut terminal = Terminal::runs(command).shows("completed*").await;
+    terminal.types("q");
+    let (seen, code) = terminal.ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+}
+
 #[tokio::test]
 async fn progress_is_one_line_that_is_redrawn() {
     let stage = JobsFixture::new().await;
