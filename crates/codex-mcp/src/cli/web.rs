@@ -125,9 +125,10 @@ struct TokensArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[group(required = true)]
 struct RevokeArgs {
     /// The IDs, from `codex-mcp web tokens`. `--all` revokes all.
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
 
     /// All of them, and all links.

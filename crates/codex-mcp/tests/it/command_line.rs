@@ -43,6 +43,17 @@ fn wrong_command_line_exits_with_2_or_3() {
 }
 
 #[test]
+fn revoke_without_an_id_names_the_option_for_all() {
+    let home = Home::new("");
+    let said = say(&home, &["web", "revoke"], &[]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    let named = said.stderr.contains("<ID|--all>");
+    assert!(named, "{}", said.stderr);
+    let said = say(&home, &["web", "revoke", "--all"], &[]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+}
+
+#[test]
 fn directory_of_trust_is_not_the_global_one() {
     let home = Home::new("");
     fs::create_dir(home.work().join("sub")).unwrap();
