@@ -57,7 +57,9 @@ fn written(arg: &Arg) -> String {
         return format!("`{value}`");
     }
     let short = arg.get_short().map(|short| format!("-{short}"));
-    let long = arg.get_long().map(|long| format!("--{long}"));
+    let aliases = arg.get_visible_aliases().unwrap_or_default();
+    let long = arg.get_long().into_iter().chain(aliases);
+    let long = long.map(|long| format!("--{long}"));
     let mut forms: Vec<String> = short.into_iter().chain(long).collect();
     if let (Some(last), false) = (forms.last_mut(), value.is_empty()) {
         last.push_str(&format!(" {value}"));

@@ -75,7 +75,12 @@ pub(super) struct Args {
 
     /// Stop trusting this directory. It need not exist. The exit code is 1 if it is still
     /// trusted because Codex's config.toml or another entry says so.
-    #[arg(long, value_name = "DIR", conflicts_with = "directory")]
+    #[arg(
+        long,
+        visible_alias = "remove",
+        value_name = "DIR",
+        conflicts_with = "directory"
+    )]
     revoke: Option<PathBuf>,
 }
 

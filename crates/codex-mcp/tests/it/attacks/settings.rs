@@ -221,9 +221,13 @@ fn trust_verb_adds_lists_and_revokes_trust() {
         listed,
         json!({ "directories": [work], "codex_directories": [] })
     );
-    let (code, _, _) = codex_mcp(&home, &below, &["trust", "--revoke", "."]);
-    assert_eq!(code, 0);
-    assert_eq!(model().0, Value::Null);
+    for revoke in ["--remove", "--revoke"] {
+        let (code, _, _) = codex_mcp(&home, &below, &["trust"]);
+        assert_eq!(code, 0);
+        let (code, _, stderr) = codex_mcp(&home, &below, &["trust", revoke, "."]);
+        assert_eq!(code, 0, "{revoke}: {stderr}");
+        assert_eq!(model().0, Value::Null);
+    }
     let (code, _, stderr) = codex_mcp(&home, &below, &["trust", "--revoke", "."]);
     assert_eq!(code, 1, "{stderr}");
 }
