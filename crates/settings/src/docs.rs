@@ -104,12 +104,15 @@ fn settings() -> String {
     table(head, rows)
 }
 
+/// The home directory of [`defaults`], for which the table has `~`.
+const HOME: &str = "/home/me";
+
 /// The default values of the settings.
 fn defaults() -> Value {
     let directory = tempfile::tempdir().unwrap();
     let here: &Path = directory.path();
     let variables = |name: &str| match name {
-        "HOME" => Some(OsString::from("~")),
+        "HOME" => Some(OsString::from(HOME)),
         // No settings of whoever runs the test.
         "ATM_HOME" => Some(here.into()),
         _ => None,
@@ -124,7 +127,7 @@ fn defaults() -> Value {
 fn default(key: &str, defaults: &Value) -> String {
     match &defaults[key]["value"] {
         Value::Null => String::new(),
-        Value::String(text) => code_list([text.as_str()]),
+        Value::String(text) => code_list([text.replace(HOME, "~").as_str()]),
         other => code_list([other.to_string().as_str()]),
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
+use safe_files::state_directory::state_directory;
 
 use crate::error::ConfigError;
 use crate::file::{File, Scope};
@@ -103,16 +104,11 @@ impl Lookup<'_> {
         }
     }
 
-    /// The state directory. A relative `XDG_STATE_HOME` is ignored (XDG Base Directory
-    /// Specification 0.8).
+    /// The state directory; where none is known, a relative path, which the store and the key of
+    /// this machine refuse.
     fn state_directory(&self) -> PathBuf {
-        let directory = |name| self.variable(name).map(PathBuf::from);
-        let set = directory("XDG_STATE_HOME").filter(|path| path.is_absolute());
-        let set = set.unwrap_or_else(|| {
-            let home = directory("HOME").unwrap_or_default();
-            home.join(".local/state")
-        });
-        set.join("codex-mcp")
+        let known = state_directory(|name| self.variable(name));
+        known.unwrap_or_else(|| PathBuf::from("codex-mcp"))
     }
 }
 

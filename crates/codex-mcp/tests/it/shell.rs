@@ -244,7 +244,6 @@ fn completion_without_a_home_or_with_broken_settings_offers_nothing() {
             .command(PROGRAM)
             .env("_CODEX_MCP_COMPLETE", "fish")
             .env(variable.0, variable.1)
-            .env_remove("XDG_STATE_HOME")
             .args(["--", "codex-mcp", "jobs", "show", ""])
             .output()
             .unwrap();

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use safe_files::home_directory::home_directory;
+
 use super::World;
 use crate::flags::Flags;
 use crate::source::Source;
@@ -116,5 +118,10 @@ fn home_is_never_where_the_server_was_started() {
         let identity = config.identity.value.to_string();
         assert_ne!(identity, "planted", "{relative:?}");
         assert!(config.codex_home.is_absolute(), "{:?}", config.codex_home);
+        // The user of a container may have no account.
+        if home_directory(|_| None).is_some() {
+            let state = config.jobs.state;
+            assert!(state.is_absolute(), "{state:?}");
+        }
     }
 }
