@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::geteuid;
+use safe_files::home_directory::home_directory;
 
 use super::setting::{Scope, Setting};
 use super::{GitError, Layout};
@@ -32,7 +33,7 @@ pub(super) fn check(
     if !pretended && parts.into_iter().all(|path| is_ours(path)) {
         return Ok(());
     }
-    match is_safe(&layout.top, settings, variable("HOME").as_deref()) {
+    match is_safe(&layout.top, settings, home_directory(variable).as_deref()) {
         true => Ok(()),
         false => Err(GitError::Others(layout.top.clone())),
     }
@@ -44,7 +45,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// An empty value takes back those before it.
-fn is_safe(top: &Path, settings: &[Setting], home: Option<&OsStr>) -> bool {
+fn is_safe(top: &Path, settings: &[Setting], home: Option<&Path>) -> bool {
     let named = settings
         .iter()
         .filter(|set| set.scope == Scope::User && set.key == "safe.directory");
@@ -60,10 +61,10 @@ fn is_safe(top: &Path, settings: &[Setting], home: Option<&OsStr>) -> bool {
     safe
 }
 
-fn names(value: &OsStr, top: &Path, home: Option<&OsStr>) -> bool {
+fn names(value: &OsStr, top: &Path, home: Option<&Path>) -> bool {
     let path = Path::new(value);
     let path = match (path.strip_prefix("~"), home) {
-        (Ok(below), Some(home)) => Path::new(home).join(below),
+        (Ok(below), Some(home)) => home.join(below),
         _ => path.to_owned(),
     };
     match (path.ends_with("*"), path.parent()) {
@@ -76,17 +77,19 @@ fn names(value: &OsStr, top: &Path, home: Option<&OsStr>) -> bool {
 mod tests {
     use super::*;
 
+    fn of_user(values: &[&str]) -> Vec<Setting> {
+        let setting = |value: &&str| Setting {
+            is_of_environment: false,
+            scope: Scope::User,
+            key: "safe.directory".into(),
+            value: Some(value.into()),
+        };
+        values.iter().map(setting).collect()
+    }
+
     fn safe(values: &[&str]) -> bool {
-        let settings: Vec<Setting> = values
-            .iter()
-            .map(|value| Setting {
-                is_of_environment: false,
-                scope: Scope::User,
-                key: "safe.directory".into(),
-                value: Some(value.into()),
-            })
-            .collect();
-        is_safe(Path::new("/srv/repo"), &settings, Some(OsStr::new("/srv")))
+        let top = Path::new("/srv/repo");
+        is_safe(top, &of_user(values), Some(Path::new("/srv")))
     }
 
     #[test]
@@ -109,6 +112,23 @@ mod tests {
         ] {
             assert!(!safe(values), "{values:?}");
         }
+    }
+
+    #[test]
+    fn safe_directory_is_found_in_the_home_of_the_account_without_home() {
+        // The user of a container may have no account.
+        let Some(account) = home_directory(|_| None) else {
+            return;
+        };
+        let top = account.join("repo");
+        let layout = Layout {
+            git_dir: top.join(".git"),
+            common_dir: top.join(".git"),
+            top,
+        };
+        let variable = |name: &str| (name == PRETENDED).then(OsString::new);
+        assert!(check(&layout, &of_user(&["~/other"]), variable).is_err());
+        assert!(check(&layout, &of_user(&["~/repo"]), variable).is_ok());
     }
 
     #[test]

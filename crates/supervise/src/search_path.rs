@@ -24,6 +24,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use safe_files::home_directory::home_directory;
+
 /// The variable that lists the directories of programs.
 pub const PATH: &str = "PATH";
 
@@ -64,8 +66,7 @@ impl SearchPaths {
     /// directory counts as writable for Codex's commands too, unless HOME lies in it. The given one
     /// counts even then, unlike in [`SearchPaths::of_client`]: the commands work in it.
     pub fn of_process(cwd: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let home = variable("HOME").map(PathBuf::from);
-        let home = home.filter(|home| home.is_absolute());
+        let home = home_directory(&variable);
         let ceilings = ceilings_in(&variable(CEILINGS).unwrap_or_default());
         let mut paths = Self {
             writable: Vec::new(),
@@ -366,6 +367,12 @@ mod tests {
     fn empty_path_does_not_name_the_working_directory() {
         let rest = fixture().paths.without_writable(OsStr::new("bin"));
         assert_eq!(rest, Some(NOWHERE.into()));
+    }
+
+    #[test]
+    fn home_is_that_of_the_account_without_home() {
+        let paths = SearchPaths::of_process(None, |_| None);
+        assert_eq!(paths.home, home_directory(|_| None));
     }
 
     #[test]

@@ -14,10 +14,10 @@ use codex_config::trust::{
 };
 use common::output;
 use common::text::{shell_word, visible_line};
-use safe_files::home_directory::home_directory;
 use serde_json::json;
 
 use super::stored::complain;
+use crate::environment;
 
 /// The explanation of trust in the help.
 const MEANING: &str = "\
@@ -155,8 +155,7 @@ fn act(args: &Args) -> Result<(), Failure> {
 
 fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     let top = resolved_top(directory)?;
-    let home = home_directory(|name| env::var_os(name));
-    let home = home.and_then(|home| home.canonicalize().ok());
+    let home = environment::home().and_then(|home| home.canonicalize().ok());
     if top.parent().is_none() || home.is_some_and(|home| home.starts_with(&top)) {
         return Err(Failure::TooWide(top));
     }

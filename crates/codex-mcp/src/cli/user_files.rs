@@ -30,11 +30,11 @@ enum Change {
 }
 
 /// A directory of the user by the XDG Base Directory Specification: a variable that names an
-/// absolute path, or else a directory below HOME.
+/// absolute path, or else a directory below the home directory.
 ///
 /// # Errors
 ///
-/// If HOME is not set either.
+/// If there is no home directory either.
 pub(super) fn xdg_directory(name: &str, below_home: &str) -> Result<PathBuf, Failure> {
     user_directory(name, below_home)
         .ok_or_else(|| Failure::Missing(format!("neither {name} nor HOME is set; set one of them")))

@@ -5,7 +5,7 @@
 //! user has asked for, so they stay: hashes from before the run tell which have changed.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +19,7 @@ use super::shown;
 use crate::Git;
 use crate::setting::Setting;
 use safe_files::directory::resolved;
+use safe_files::home_directory::home_directory;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read;
 
@@ -196,13 +197,14 @@ fn message(key: &str, names: &[String]) -> String {
 /// The paths in a setting. Relative ones are resolved as git does.
 fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
     let layout = git.layout();
+    let expanded = |base: &Path, value: &OsStr| expanded(base, value, |name| git.variable(name));
     let Some(key) = setting.key.to_str() else {
         return Vec::new();
     };
     let key = key.to_ascii_lowercase();
     let value = setting.value();
     if key == "core.hookspath" {
-        let hooks = expanded(git, &layout.top, value);
+        let hooks = expanded(&layout.top, value);
         // Those of husky run what lies beside their directory.
         let beside = hooks.ends_with("_").then(|| hooks.parent()).flatten();
         return beside
@@ -213,7 +215,7 @@ fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
     }
     if key == "include.path" || (key.starts_with("includeif.") && key.ends_with(".path")) {
         let bases = [&layout.git_dir, &layout.common_dir];
-        return bases.map(|base| expanded(git, base, value)).to_vec();
+        return bases.map(|base| expanded(base, value)).to_vec();
     }
     if !is_command(&key) {
         return Vec::new();
@@ -224,7 +226,7 @@ fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
     let words = shlex::split(command).unwrap_or_else(|| vec![command.to_owned()]);
     let words = words.iter().filter_map(|word| word.rsplit('=').next());
     let paths = words.filter_map(|word| {
-        let path = expanded(git, &layout.top, OsStr::new(word));
+        let path = expanded(&layout.top, OsStr::new(word));
         let is_path = word.contains(['/', '.']) && !word.starts_with('-');
         (is_path || path.is_file()).then_some(path)
     });
@@ -240,11 +242,12 @@ fn is_command(key: &str) -> bool {
 }
 
 /// A path as git reads it, with `~/` for the home directory.
-fn expanded(git: &Git, base: &Path, value: &OsStr) -> PathBuf {
-    match (value.as_bytes().strip_prefix(b"~/"), git.variable("HOME")) {
-        (Some(below), Some(home)) => Path::new(&home).join(OsStr::from_bytes(below)),
-        _ => base.join(value),
-    }
+fn expanded(base: &Path, value: &OsStr, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let below_home = value
+        .as_bytes()
+        .strip_prefix(b"~/")
+        .and_then(|below| Some(home_directory(variable)?.join(OsStr::from_bytes(below))));
+    below_home.unwrap_or_else(|| base.join(value))
 }
 
 impl Hashes {
@@ -310,6 +313,21 @@ mod tests {
             ("user.name", false),
         ] {
             assert_eq!(is_command(key), expected, "{key}");
+        }
+    }
+
+    /// The user's own git has HOME, also where a client has passed none on to us.
+    #[test]
+    fn path_is_expanded_as_the_users_git_does() {
+        let path = |value: &str, home: Option<&str>| {
+            let variable = |_: &str| home.map(OsString::from);
+            expanded(Path::new("/repo"), OsStr::new(value), variable)
+        };
+        assert_eq!(path("hooks", Some("/h")), Path::new("/repo/hooks"));
+        assert_eq!(path("/hooks", Some("/h")), Path::new("/hooks"));
+        assert_eq!(path("~/hooks", Some("/h")), Path::new("/h/hooks"));
+        if let Some(account) = home_directory(|_| None) {
+            assert_eq!(path("~/hooks", None), account.join("hooks"));
         }
     }
 

@@ -133,7 +133,7 @@ fn entry_name(text: &str) -> Result<String, String> {
 /// Why nothing could be set up.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("HOME is not set to an absolute path: it says where the clients' files are")]
+    #[error("cannot find your home directory, where the clients' files are: set HOME to its path")]
     NoHome,
     #[error("cannot find the file of this program: {0}")]
     NoProgram(io::Error),

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use safe_files::home_directory::home_directory;
 use serde_json::json;
 use testkit::wait::wait_for;
 use testkit::{Home, write_program};
@@ -151,14 +152,21 @@ async fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
     }
 }
 
+/// The file of the account that runs the tests is only read.
 #[test]
-fn home_is_needed() {
+fn file_is_in_the_home_of_the_account_without_home() {
     let home = Home::new("");
     let mut setup = Setup::on_the_newest(&home);
     setup.env.push(("HOME".into(), "".into()));
-    let said = setup.run(&["cursor", "--yes"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("HOME is not set"), "{said:?}");
+    // The user of a container may have no account.
+    let Some(account) = home_directory(|_| None) else {
+        let said = setup.run(&["cursor", "--dry-run"]);
+        assert!(said.stderr.contains("set HOME to its path"), "{said:?}");
+        return;
+    };
+    let shown = setup.json(&["cursor", "--dry-run"]);
+    let file = account.join(".cursor/mcp.json");
+    assert_eq!(shown["changes"][0]["file"], file.to_str().unwrap());
 }
 
 #[test]
