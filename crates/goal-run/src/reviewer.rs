@@ -76,6 +76,13 @@ pub enum ReviewError {
         .0.name, .0.directory.display()
     )]
     NoMergeBase(CommitQuery),
+    /// Nothing has changed since the merge base, as on a branch that was moved back.
+    #[error(
+        "there is nothing to review in {}: no tracked file differs from the merge base of HEAD and \
+         {:?}; name another branch or a commit, or add new files with `git add`",
+        .0.directory.display(), .0.name
+    )]
+    NoChanges(CommitQuery),
     /// Codex cannot be used.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -119,6 +126,9 @@ impl ReviewScope {
             Self::Since(branch) => {
                 let repository = Repository::around(directory).await?;
                 let base = repository.merge_base(&branch).await?;
+                if repository.is_unchanged_since(&base).await {
+                    return Err(ReviewError::NoChanges(repository.query(&branch)));
+                }
                 let instructions = since(&branch, &base);
                 ReviewTarget::Custom { instructions }
             }
@@ -187,6 +197,21 @@ impl<'a> Repository<'a> {
             }) => Err(ReviewError::NoMergeBase(self.query(branch))),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether git finds every tracked file as it is in a commit. If git cannot tell, the reviewer
+    /// looks.
+    async fn is_unchanged_since(&self, commit: &str) -> bool {
+        let question = [
+            "diff",
+            "--quiet",
+            "--no-ext-diff",
+            "--no-textconv",
+            // Git would look for changes with the settings of the submodule.
+            "--ignore-submodules=dirty",
+            commit,
+        ];
+        self.git.output(&question, &[]).await.is_ok()
     }
 
     fn query(&self, name: &str) -> CommitQuery {

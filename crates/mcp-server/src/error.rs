@@ -234,7 +234,8 @@ impl From<ReviewError> for ToolError {
             | ReviewError::NoCommit(_)
             | ReviewError::NoBase(_)
             | ReviewError::NoHead(_)
-            | ReviewError::NoMergeBase(_) => Code::InvalidArgument,
+            | ReviewError::NoMergeBase(_)
+            | ReviewError::NoChanges(_) => Code::InvalidArgument,
             ReviewError::Failed(_) => Code::TurnFailed,
             ReviewError::TimedOut { .. } => Code::Timeout,
             ReviewError::Interrupted => Code::Interrupted,

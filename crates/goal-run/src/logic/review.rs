@@ -38,10 +38,21 @@ pub enum ReviewEnd {
 pub struct OtherBranch<'a> {
     /// The name of the branch.
     pub name: &'a str,
-    /// The commit to compare the branch with; `None` if there was none at the start.
-    pub base: Option<&'a str>,
+    /// The commit to compare the branch with.
+    pub base: BranchBase<'a>,
     /// The last commit of the branch.
     pub tip: &'a str,
+}
+
+/// The commit with which a branch is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BranchBase<'a> {
+    /// Where the branch was at the start. It may have been moved back since.
+    Own(&'a str),
+    /// The commit that was checked out at the start: the branch is new.
+    Head(&'a str),
+    /// There was no commit at the start.
+    Nothing,
 }
 
 /// The instructions for the reviewer. `start` is the commit of HEAD when the run began, and
@@ -74,8 +85,13 @@ pub fn instructions(start: Option<&str>, others: &[OtherBranch<'_>], task: &str)
 fn sentence(branch: &OtherBranch<'_>) -> String {
     let OtherBranch { name, base, tip } = branch;
     let commands = match base {
-        Some(base) => format!("git log {base}..{tip}, git diff {base}...{tip}"),
-        None => format!("git log --patch {tip}"),
+        // With three dots, `git diff` shows nothing of a branch that was moved back.
+        BranchBase::Own(base) => format!(
+            "git log {base}..{tip}, git diff {base} {tip}; git log {tip}..{base} lists the commits \
+             that it no longer has"
+        ),
+        BranchBase::Head(base) => format!("git log {base}..{tip}, git diff {base}...{tip}"),
+        BranchBase::Nothing => format!("git log --patch {tip}"),
     };
     format!(" Review also the branch {name:?}, which is not checked out ({commands}).")
 }
@@ -178,11 +194,15 @@ mod tests {
             base,
             tip: "bbbb",
         };
-        let told = instructions(Some("aaaa"), &[branch(Some("aaaa"))], "make it");
+        let told = instructions(Some("aaaa"), &[branch(BranchBase::Head("aaaa"))], "make it");
         let words = " Review also the branch \"new\", which is not checked out (git log \
                      aaaa..bbbb, git diff aaaa...bbbb). Judge whether";
         assert!(told.contains(words), "{told}");
-        let told = instructions(None, &[branch(None)], "make it");
+        let told = instructions(Some("aaaa"), &[branch(BranchBase::Own("cccc"))], "make it");
+        let words = "(git log cccc..bbbb, git diff cccc bbbb; git log bbbb..cccc lists the commits \
+                     that it no longer has)";
+        assert!(told.contains(words), "{told}");
+        let told = instructions(None, &[branch(BranchBase::Nothing)], "make it");
         assert!(told.contains("(git log --patch bbbb)"), "{told}");
         let told = instructions(None, &[], "make it");
         assert!(!told.contains("branch"), "{told}");

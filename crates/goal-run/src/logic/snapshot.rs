@@ -13,7 +13,7 @@ use git_probe::logic::git_state::{ChangeKind, GitState};
 use serde::{Deserialize, Serialize};
 
 use super::names::{BranchName, CommandLine, Issue};
-use super::review::{OtherBranch, ReviewEnd};
+use super::review::{BranchBase, OtherBranch, ReviewEnd};
 
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;
@@ -276,8 +276,12 @@ impl Snapshot {
         let other = |(name, probe): (&'a BranchName, &'a Probe<Option<History>>)| {
             let history = probe.found()?.as_ref()?;
             let tip = history.tip.as_deref()?;
-            let base = start.branch_tip(name).or(start.tip());
-            let is_other = base != Some(tip) && self.tip() != Some(tip);
+            let (base, before) = match (start.branch_tip(name), start.tip()) {
+                (Some(own), _) => (BranchBase::Own(own), Some(own)),
+                (None, Some(head)) => (BranchBase::Head(head), Some(head)),
+                (None, None) => (BranchBase::Nothing, None),
+            };
+            let is_other = before != Some(tip) && self.tip() != Some(tip);
             is_other.then(|| OtherBranch {
                 name: name.as_str(),
                 base,

@@ -245,6 +245,30 @@ async fn review_without_a_merge_base_says_what_to_do() {
     assert!(stage.model.requests().is_empty());
 }
 
+#[tokio::test]
+async fn review_of_a_branch_that_was_moved_back_is_refused() {
+    let (stage, base) = branch_fixture(testkit::codex::newest()).await;
+    stage.home.git(&["reset", "-q", "--hard", &base]);
+    let since_trunk = ["--base", "trunk"];
+    let (code, shown, stderr) = stage.review(&since_trunk).await;
+    assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
+    assert!(
+        stderr.contains("there is nothing to review in "),
+        "{stderr}"
+    );
+    let mut client = stage.client(&[]).await;
+    let result = client
+        .call_tool("codex_review", json!({"base": "trunk"}))
+        .await;
+    assert_error(&result, "INVALID_ARGUMENT");
+    stage.finish(client).await;
+    assert!(stage.model.requests().is_empty());
+
+    std::fs::write(stage.file("README.md"), "changed").unwrap();
+    let (code, _, stderr) = stage.review(&since_trunk).await;
+    assert_eq!(code, Some(1), "{stderr}");
+}
+
 async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
     let stage = review_fixture(release).await;
     let mut client = stage.client(&[]).await;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::logic::artifacts::{self, Gain, SeenArtifacts};
-use crate::logic::review::{OtherBranch, ReviewEnd};
+use crate::logic::review::{BranchBase, OtherBranch, ReviewEnd};
 use crate::logic::snapshot::{
     Age, CommandEnd, Comment, Commit, Head, History, Probe, PullRequest, Tree,
 };
@@ -359,18 +359,14 @@ fn named_branches_at_other_commits_are_to_be_reviewed() {
         ("old", Some(("4444", 2))),
         ("x", Some(("5555", 1))),
     ]);
-    let other = |name, base, tip| OtherBranch {
-        name,
-        base: Some(base),
-        tip,
-    };
+    let other = |name, base, tip| OtherBranch { name, base, tip };
     assert_eq!(start.other_branches(&start), []);
     assert_eq!(
         now.other_branches(&start),
         [
-            other("moved", "6666", "7777"),
-            other("old", "3333", "4444"),
-            other("x", "aaaa", "5555")
+            other("moved", BranchBase::Own("6666"), "7777"),
+            other("old", BranchBase::Own("3333"), "4444"),
+            other("x", BranchBase::Head("aaaa"), "5555")
         ]
     );
 }
