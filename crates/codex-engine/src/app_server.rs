@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::access_token::AccessToken;
 use super::account::{Account, ReadAccount, bad_configuration};
-use super::connection::{CallError, Connection, Listener};
+use super::connection::{CallError, Closing, Connection, Listener};
 use super::kept::{TOKEN, keep_as};
 use super::stderr_log::{StderrLog, StderrTail};
 
@@ -30,11 +30,20 @@ use super::stderr_log::{StderrLog, StderrTail};
 /// 0.1 to 0.25 s; a cold disk and a busy machine take longer.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long Codex may take to end once its input is closed.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long Codex may take to end once its input is closed. It first has its threads write their
+/// rollouts, for up to 10 s (`shutdown_threads` in codex-rs/app-server), which SIGTERM would cut short:
+/// no process could resume a thread without a rollout. The limit counts only on a busy machine, as an
+/// idle Codex ends at once. A client that does not wait for us so long kills us, and the guard then
+/// ends Codex.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The same for a Codex that has closed the connection itself, was never used, or does not do what it
+/// is asked. Sessions and requests wait for its exit.
+const ABRUPT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long sessions and requests wait for the exit of a Codex, with all processes that it has started.
-/// The guard ends them within 3 s; it waits for one that the user may not kill as long as that runs.
+/// The guard ends them within 2 s after [`END_TIMEOUT`]; it waits for one that the user may not kill as
+/// long as that runs.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an app-server cannot be started.
@@ -66,7 +75,7 @@ struct ConnectionGuard(Connection);
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.close(Closing::Abrupt);
     }
 }
 
@@ -116,16 +125,20 @@ impl CodexProcess {
         }
     }
 
-    /// Waits for its exit, and ends it after [`END_TIMEOUT`]. An adoptable Codex is ended at once if
-    /// its exit was requested, as it does not end with its connection.
-    async fn end(&mut self, cause: ExitCause) -> Exit {
+    /// Waits for its exit, and ends it after a time that depends on how its connection was closed.
+    /// An adoptable Codex is ended at once if we closed the connection, as it does not end with it.
+    async fn end(&mut self, closing: Option<Closing>) -> Exit {
+        let limit = match closing {
+            Some(Closing::Orderly) => END_TIMEOUT,
+            Some(Closing::Abrupt) | None => ABRUPT_END_TIMEOUT,
+        };
         let ended = match self {
-            Self::Bound(process) => process.end_after(END_TIMEOUT).await,
+            Self::Bound(process) => process.end_after(limit).await,
             Self::Adoptable(process) => {
-                if cause == ExitCause::Requested {
+                if closing.is_some() {
                     process.terminate();
                 }
-                process.end_after(END_TIMEOUT).await
+                process.end_after(limit).await
             }
         };
         ended.unwrap_or_else(|error| {
@@ -173,10 +186,10 @@ impl AppServer {
         let ended = ending.subscribe();
         let process = CodexProcess::Bound(process);
         let guard = process.guard();
-        let closing = connection.clone();
+        let closed = connection.clone();
         tokio::spawn(async move {
             run.await;
-            end(process, cause(&closing), ending, gone).await;
+            end(process, closed.closing(), ending, gone).await;
         });
         let introduced = Self::introduce(connection, ended.clone()).await;
         let server = introduced.map(|server| Self { guard, ..server });
@@ -251,21 +264,21 @@ impl AppServer {
                 let (connection, run) = opened.await?;
                 Ok::<_, io::Error>((connection, run, address))
             };
-            let cause = match timeout(START_TIMEOUT, opens).await {
+            let closing = match timeout(START_TIMEOUT, opens).await {
                 Ok(Ok((connection, run, address))) => {
                     if opened.send((connection.clone(), address)).is_err() {
-                        connection.close();
+                        connection.close(Closing::Abrupt);
                     }
                     run.await;
-                    cause(&connection)
+                    connection.closing()
                 }
                 Ok(Err(error)) => {
                     tracing::warn!("cannot connect to Codex: {error}");
-                    ExitCause::Unrequested
+                    None
                 }
-                Err(_) => ExitCause::Unrequested,
+                Err(_) => None,
             };
-            end(CodexProcess::Adoptable(process), cause, ending, gone).await;
+            end(CodexProcess::Adoptable(process), closing, ending, gone).await;
         });
         let (connection, address) = opening
             .await
@@ -377,7 +390,7 @@ impl AppServer {
 
     /// Closes its input and waits until it and all processes that it started have exited.
     pub(crate) async fn end(&self) -> Exit {
-        self.connection.0.close();
+        self.connection.0.close(Closing::Orderly);
         exit_of(&mut self.ended.clone()).await
     }
 }
@@ -409,13 +422,6 @@ async fn exit_in_time(ended: &mut watch::Receiver<Option<Exit>>) -> Exit {
     exit.unwrap_or(Exit::Unknown)
 }
 
-fn cause(connection: &Connection) -> ExitCause {
-    match connection.was_closed() {
-        true => ExitCause::Requested,
-        false => ExitCause::Unrequested,
-    }
-}
-
 /// The app-server, or the reason for the failure of its start.
 async fn started_or_why(
     introduced: Result<AppServer, CallError>,
@@ -443,11 +449,15 @@ async fn started_or_why(
 /// Ends a process whose connection is closed, and reports its exit.
 async fn end(
     mut process: CodexProcess,
-    cause: ExitCause,
+    closing: Option<Closing>,
     ending: watch::Sender<Option<Exit>>,
     gone: impl FnOnce(Exit, ExitCause),
 ) {
-    report(process.end(cause), cause, ending, gone).await;
+    let cause = match closing {
+        Some(_) => ExitCause::Requested,
+        None => ExitCause::Unrequested,
+    };
+    report(process.end(closing), cause, ending, gone).await;
 }
 
 /// Reports an exit to `gone` within [`EXIT_TIMEOUT`], and to `ending` only when it comes.

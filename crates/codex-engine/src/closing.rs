@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::app_server::AppServer;
 use super::command::{SessionId, TurnRef};
-use super::connection::CallError;
+use super::connection::{CallError, Closing};
 use super::engine::Engine;
 use super::entry::Entry;
 use super::error::EngineError;
@@ -153,7 +153,7 @@ impl Engine {
     /// it started. The next call that needs one starts another.
     pub fn give_up_codex(&self) {
         if let Some((server, _)) = self.codex.backend.running() {
-            server.connection().close();
+            server.connection().close(Closing::Abrupt);
         }
     }
 }

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use codex_protocol::codex::{Ask, Method, RateLimits, ThreadNotification, ToolAnswer, ToolCall};
@@ -104,8 +104,8 @@ struct Shared {
     outbox: mpsc::Sender<Outgoing>,
     /// Notified when the connection is of no more use.
     broken: Notify,
-    /// Whether we closed the connection.
-    closed: AtomicBool,
+    /// How we closed the connection, if we did.
+    closed: OnceLock<Closing>,
     /// The messages that are held back, if they are.
     held: Mutex<Option<HeldMessages>>,
     /// The longest request, in bytes.
@@ -117,6 +117,15 @@ struct Shared {
 struct HeldMessages {
     lines: Vec<Vec<u8>>,
     bytes: usize,
+}
+
+/// How we close a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// Codex gets time to write what it has not written yet.
+    Orderly,
+    /// Codex has nothing to write, or does not do what it is asked.
+    Abrupt,
 }
 
 /// The sending side of a connection; clones share it.
@@ -185,7 +194,7 @@ impl Connection {
             pending: Mutex::new(Some(HashMap::new())),
             outbox,
             broken: Notify::new(),
-            closed: AtomicBool::new(false),
+            closed: OnceLock::new(),
             held: Mutex::default(),
             message_limit,
         });
@@ -269,15 +278,15 @@ impl Connection {
         lock(&self.shared.pending).is_some()
     }
 
-    /// Closes the connection: Codex reads the end of its input.
-    pub(crate) fn close(&self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
+    /// Closes the connection: Codex reads the end of its input. Of several calls, the first counts.
+    pub(crate) fn close(&self, how: Closing) {
+        let _ = self.shared.closed.set(how);
         self.shared.broken.notify_one();
     }
 
-    /// Whether [`close`](Self::close) was called.
-    pub(crate) fn was_closed(&self) -> bool {
-        self.shared.closed.load(Ordering::Relaxed)
+    /// How the connection was [closed](Self::close); `None` if Codex has closed it.
+    pub(crate) fn closing(&self) -> Option<Closing> {
+        self.shared.closed.get().copied()
     }
 
     /// Sends a notification without parameters.

@@ -22,8 +22,9 @@ use super::hub::Hub;
 use super::mount_targets::{MountTargets, register_in};
 use crate::logic::session::Session;
 
-/// How long shutting down may take.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long shutting down may take: the 5 s in which Codex may end by itself, and 2 s in which its
+/// guard ends it.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Whether Codex has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl SharedCodex {
             .any(|entry| entry.owner().client.as_deref() == Some(client))
     }
 
-    /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most.
+    /// Interrupts all turns, ends Codex and waits for its exit, at most [`SHUTDOWN_TIMEOUT`].
     pub(super) async fn shut_down(&self) -> Shutdown {
         for entry in self.hub.sessions.all() {
             let effects = entry.change(Session::interrupt);

@@ -23,6 +23,7 @@ use super::command::{
 use super::confinement::{
     ConfiguredSandbox, Conversation, RequestedSettings, ThreadContext, left_out,
 };
+use super::connection::Closing;
 use super::engine::Engine;
 use super::entry::Entry;
 use super::error::EngineError;
@@ -279,7 +280,7 @@ impl Engine {
     /// configuration, unless it works for threads that need none.
     fn login_error(&self, server: &AppServer) -> EngineError {
         if self.under_way().0 == 0 {
-            server.connection().close();
+            server.connection().close(Closing::Abrupt);
         }
         match server.bad_configuration.clone() {
             Some(why) => EngineError::BadConfiguration(why),

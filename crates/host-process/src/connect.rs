@@ -22,7 +22,7 @@ use crate::logic::handshake::{
 };
 
 /// How long a host may take to start: about 10 ms, or 10 s if it takes over app-servers. Other
-/// clients wait as long for it, and for a host that is ending, which takes 3 s at most without
+/// clients wait as long for it, and for a host that is ending, which takes 10 s at most without
 /// summaries.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 

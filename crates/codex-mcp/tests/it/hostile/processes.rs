@@ -3,7 +3,7 @@
 use testkit::Signal;
 use testkit::fake::{Action, Entry, Event, Plan, Session, Stdio};
 
-use super::serve::{Serve, code, left_of};
+use super::serve::{Serve, code, left_of, stuck};
 
 fn spawn(session: Session, stdio: Stdio) -> Action {
     Action::SpawnSleep {
@@ -110,9 +110,9 @@ async fn codex_that_ignores_shutdown_is_killed() {
             None => serve.client.close_stdin(),
             Some(signal) => serve.client.signal(signal),
         }
+        let status = serve.client.exited().await;
         assert_eq!(left_of(&codex).await, []);
         assert_eq!(left_of(&pids).await, []);
-        let status = serve.client.exited().await;
         assert!(
             serve
                 .fake
@@ -130,6 +130,30 @@ async fn codex_that_ignores_shutdown_is_killed() {
         }
         serve.gone(status).await;
     }
+}
+
+/// Codex writes its rollouts before it ends; SIGTERM would end it at once.
+#[tokio::test]
+async fn slow_codex_ends_by_itself() {
+    // The interrupt arrives up to 1 s before the input is closed.
+    let milliseconds = 3500;
+    let plan = stuck("half")
+        .at_start([Action::IgnoreSigterm, Action::IgnoreEof])
+        .on(
+            "turn/interrupt",
+            [Action::Sleep { milliseconds }, Action::Exit { code: 0 }],
+        );
+    let mut serve = Serve::plain(&plan).await;
+    let call = serve.prompt();
+    serve.fake.wait_for_method("turn/start").await;
+    serve.settled().await;
+    serve.client.close_stdin();
+    assert_eq!(code(&serve.client.result(&call).await), "SHUTTING_DOWN");
+    let status = serve.client.exited().await;
+    let log = serve.fake.log();
+    let was_terminated = log.iter().any(|entry| entry.event == Event::Sigterm);
+    assert!(!was_terminated, "{log:#?}");
+    serve.gone(status).await;
 }
 
 #[tokio::test]
