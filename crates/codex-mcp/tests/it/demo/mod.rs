@@ -274,6 +274,25 @@ async fn missing_program_is_named() {
 }
 
 #[tokio::test]
+async fn state_directory_in_which_codex_can_write_is_refused() {
+    let home = Home::new("");
+    let state = tempfile::tempdir_in("/tmp").unwrap();
+    let mut command = with_release(&home, codex::newest());
+
+    let output = command
+        .env("XDG_STATE_HOME", state.path())
+        .output()
+        .unwrap();
+
+    let error = stderr_of_failed(&output);
+    assert!(error.contains("is below /tmp"), "{error}");
+    assert!(error.contains("Set XDG_STATE_HOME to a directory elsewhere"));
+    assert!(!text(&output.stdout).contains("Set the stage"));
+    assert_eq!(entries(state.path()), [""; 0]);
+    assert_nothing_is_left(&home).await;
+}
+
+#[tokio::test]
 async fn failing_codex_is_reported() {
     let home = Home::new("");
     let broken = "#!/bin/sh
