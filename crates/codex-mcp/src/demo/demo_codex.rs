@@ -70,6 +70,8 @@ impl fmt::Display for Origin {
 pub(super) struct DemoCodex {
     codex: CodexBinary,
     origin: Origin,
+    /// Its release, if it has told one.
+    release: Option<Release>,
 }
 
 impl DemoCodex {
@@ -121,7 +123,11 @@ impl DemoCodex {
     fn new(mut codex: CodexBinary, origin: Origin) -> io::Result<Self> {
         codex.chosen = absolute(codex.chosen)?;
         codex.native = absolute(codex.native)?;
-        Ok(Self { codex, origin })
+        Ok(Self {
+            codex,
+            origin,
+            release: None,
+        })
     }
 
     /// The path as the user knows it.
@@ -142,21 +148,23 @@ impl DemoCodex {
         }
     }
 
-    /// Whether a run with commits as a criterion can use this Codex.
-    pub(super) async fn can_commit(&self, workspace: &Workspace) -> bool {
-        let mut program = workspace.program(&self.codex.native, ["--version"]);
-        program.env.extend(self.codex.env());
-        let told = run(&program, VERSION_TIMEOUT).await.ok();
-        let release = told.and_then(|told| Release::announced(&told.stdout)?.1);
-        release.is_none_or(|release| release >= Release::FIRST_WITH_PROTECTED_GIT)
+    /// Its release, if it has told one when it was [introduced](Self::introduce).
+    pub(super) fn release(&self) -> Option<Release> {
+        self.release
     }
 
-    /// The name, version and origin as text.
+    /// Whether a run with commits as a criterion can use this Codex.
+    pub(super) fn can_commit(&self) -> bool {
+        let first = Release::FIRST_WITH_PROTECTED_GIT;
+        self.release.is_none_or(|release| release >= first)
+    }
+
+    /// The name, version and origin as text. Notes the release.
     ///
     /// # Errors
     ///
     /// [`CodexError::NotCodex`].
-    pub(super) async fn introduce(&self, workspace: &Workspace) -> Result<String, CodexError> {
+    pub(super) async fn introduce(&mut self, workspace: &Workspace) -> Result<String, CodexError> {
         let not_codex = |how: String, words: &str| CodexError::NotCodex {
             path: self.codex.chosen.clone(),
             how,
@@ -172,6 +180,7 @@ impl DemoCodex {
             let words = format!("{version}\n{}", done.stderr);
             return Err(not_codex(format!("it {}", done.exit), &words));
         }
+        self.release = Release::announced(&done.stdout).and_then(|(_, release)| release);
         let path = self.codex.chosen.display();
         Ok(format!("{version}, {}\n{path}", self.origin))
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use codex_protocol::codex::Release;
+
 use super::conversation::ConversationError;
 use super::demo_codex::CodexError;
 use super::install::InstallError;
@@ -25,28 +27,41 @@ pub enum DemoError {
     #[error("cannot start codex-mcp serve: {0}")]
     Server(io::Error),
     /// The conversation failed.
-    #[error(
-        "{error}\nIf this Codex is old, update it with `npm install -g @openai/codex@latest`, or \
-         name another one with --codex-bin.{}", logged(.words)
-    )]
+    #[error("{error}{}{}", to_update(.release), logged(.words))]
     Conversation {
         /// The error of the conversation.
         error: ConversationError,
+        /// The release of the Codex, if it is known.
+        release: Option<Release>,
         /// The last lines that the server logged.
         words: String,
     },
     /// The run failed.
-    #[error(
-        "{0}\nIf this Codex is old, update it with `npm install -g @openai/codex@latest`, or \
-         name another one with --codex-bin."
-    )]
-    Work(#[from] WorkError),
+    #[error("{error}{}", to_update(.release))]
+    Work {
+        /// The error of the run.
+        error: WorkError,
+        /// The release of the Codex, if it is known.
+        release: Option<Release>,
+    },
     /// Codex reports success, but its file is missing or wrong.
     #[error("Codex reports success, but {} is not there as it should be", .0.display())]
     NoFile(PathBuf),
     /// The output can't be written.
     #[error("cannot write to stdout: {0}")]
     Output(#[from] io::Error),
+}
+
+/// The advice to update a Codex that is older than those that the demo is tested with.
+fn to_update(release: &Option<Release>) -> String {
+    match release {
+        Some(release) if *release < Release::OLDEST_TESTED => format!(
+            "\nCodex {release} is older than {}, the oldest release that is tested. Update it with \
+             `npm install -g @openai/codex@latest`, or name another one with --codex-bin.",
+            Release::OLDEST_TESTED
+        ),
+        _ => String::new(),
+    }
 }
 
 fn logged(words: &str) -> String {
@@ -78,10 +93,16 @@ impl DemoError {
                 error: ConversationError::Interrupted,
                 ..
             }
-            | Self::Work(WorkError::Interrupted) => Cause::Signal,
+            | Self::Work {
+                error: WorkError::Interrupted,
+                ..
+            } => Cause::Signal,
             Self::Output(error)
             | Self::DemoCodex(CodexError::Output(error))
-            | Self::Work(WorkError::Output(error))
+            | Self::Work {
+                error: WorkError::Output(error),
+                ..
+            }
             | Self::Conversation {
                 error: ConversationError::Output(error),
                 ..

@@ -142,7 +142,7 @@ async fn play<W: Write>(
     printer.step("Set the stage")?;
     // The repository comes first: without git, installing Codex would be in vain.
     workspace.start_repository().await?;
-    let demo_codex = DemoCodex::find(codex_bin, printer, stop).await?;
+    let mut demo_codex = DemoCodex::find(codex_bin, printer, stop).await?;
     let began = Instant::now();
     printer.fact("Codex", &demo_codex.introduce(workspace).await?)?;
     printer.fact("Model", &format!("a script at {}", model.base_url()))?;
@@ -159,9 +159,15 @@ async fn play<W: Write>(
         Err(_) => Duration::ZERO,
     };
     let words = server.end(time_limit).await;
-    outcome.map_err(|error| DemoError::Conversation { error, words })?;
+    let release = demo_codex.release();
+    outcome.map_err(|error| DemoError::Conversation {
+        error,
+        release,
+        words,
+    })?;
 
-    show_run(workspace, &demo_codex, printer, stop).await?;
+    let shown = show_run(workspace, &demo_codex, printer, stop).await;
+    shown.map_err(|error| DemoError::Work { error, release })?;
     look(workspace, printer).await?;
     let took = began.elapsed();
     Ok(FinishedDemo { demo_codex, took })

@@ -73,7 +73,7 @@ pub(super) async fn work<W: Write>(
     printer: &mut Printer<W>,
     stop: &CancellationToken,
 ) -> Result<(), WorkError> {
-    let flags = match demo_codex.can_commit(workspace).await {
+    let flags = match demo_codex.can_commit() {
         true => FLAGS,
         false => FLAGS_WITHOUT_COMMITS,
     };

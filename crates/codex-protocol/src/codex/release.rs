@@ -15,6 +15,9 @@ impl Release {
     /// other names for the sandboxes (0.66.0).
     pub const FIRST_APP_SERVER: Self = Self::new(0, 72, 0);
 
+    /// The oldest release that the program is tested with.
+    pub const OLDEST_TESTED: Self = Self::new(0, 104, 0);
+
     /// The first without `codex mcp-server`; 0.153.4 is the last that has it.
     pub const FIRST_WITHOUT_MCP_SERVER: Self = Self::new(0, 154, 0);
 

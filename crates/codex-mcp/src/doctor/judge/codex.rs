@@ -12,9 +12,6 @@ use super::super::facts::{Codex, CommandOutcome, Commands, Home, InitializeOutco
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
 
-/// The oldest release that codex-mcp is tested with.
-const OLDEST: Release = Release::new(0, 104, 0);
-
 /// How to get a Codex.
 pub(crate) const INSTALL: &str = "npm install -g @openai/codex";
 
@@ -60,10 +57,13 @@ pub(super) fn version(codex: &Codex) -> Finding {
         return no_codex(codex);
     };
     let finding = match release {
-        Some(release) if release < OLDEST => Finding::warning(
+        Some(release) if release < Release::OLDEST_TESTED => Finding::warning(
             Check::Version,
             format!("{version}, older than any that codex-mcp is tested with"),
-            format!("Update to {OLDEST} or newer: `{INSTALL}`."),
+            format!(
+                "Update to {} or newer: `{INSTALL}`.",
+                Release::OLDEST_TESTED
+            ),
         ),
         Some(release) => match waits_for_tools(release) {
             Some(who) => Finding::note(

@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use codex_protocol::codex::Release;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testkit::client::TIME_LIMIT;
@@ -294,19 +295,30 @@ async fn state_directory_in_which_codex_can_write_is_refused() {
 
 #[tokio::test]
 async fn failing_codex_is_reported() {
-    let home = Home::new("");
-    let broken = "#!/bin/sh
-if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else echo out of order >&2; exit 3; fi
-";
-    let codex = home.root().join("broken/codex");
-    write_program(&codex, broken);
+    for (release, is_old) in [("9.9.9", false), ("0.104.0", false), ("0.103.0", true)] {
+        let home = Home::new("");
+        let broken = format!(
+            "#!/bin/sh
+if [ \"$1\" = --version ]; then echo codex-cli {release}; else echo out of order >&2; exit 3; fi
+"
+        );
+        let codex = home.root().join("broken/codex");
+        write_program(&codex, &broken);
 
-    let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
-        .output()
-        .unwrap();
+        let output = demo(&home, &["--codex-bin", codex.to_str().unwrap()])
+            .output()
+            .unwrap();
 
-    let error = stderr_of_failed(&output);
-    assert!(error.contains("the tool `codex` failed"), "{error}");
-    assert!(error.contains("out of order"), "{error}");
-    assert_nothing_is_left(&home).await;
+        let error = stderr_of_failed(&output);
+        assert!(error.contains("the tool `codex` failed"), "{error}");
+        assert!(error.contains("out of order"), "{error}");
+        assert_eq!(error.contains("is older than 0.104.0"), is_old, "{error}");
+        assert_nothing_is_left(&home).await;
+    }
+}
+
+#[test]
+fn oldest_release_is_the_oldest_tested() {
+    let oldest = Release::OLDEST_TESTED.to_string();
+    assert_eq!(codex::releases().first(), Some(&oldest.as_str()));
 }
