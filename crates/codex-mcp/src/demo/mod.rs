@@ -185,7 +185,14 @@ async fn show_run<W: Write>(
         "Agents like to promise work and stop. A run looks at the repository after each turn, \
          and sends Codex back to work until what was asked for is there.",
     )?;
-    work::work(workspace, demo_codex, printer, stop).await
+    work::work(workspace, demo_codex, printer, stop).await?;
+    printer.run_line("")?;
+    printer.note(
+        "With the command above, you continue a run of your own. That of the demo cannot be \
+         continued: its model ends with it, and its directory, which has the evidence too, is \
+         removed unless you add --keep.",
+    )?;
+    Ok(())
 }
 
 /// Shows Codex's commit in git.

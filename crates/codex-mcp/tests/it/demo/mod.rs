@@ -18,7 +18,7 @@ use testkit::process::wait_until_gone;
 use testkit::{Home, codex, write_program};
 
 /// The texts that the reader must see, in this order.
-const STORY: [&str; 40] = [
+const STORY: [&str; 41] = [
     "codex-mcp demo",
     "nothing is charged",
     "1. Set the stage",
@@ -52,6 +52,7 @@ const STORY: [&str; 40] = [
     "holds    commits=1: the checked-out branch has 1 new commit",
     "done after 2 turns: all criteria hold",
     "new file     bonjour.txt",
+    "That of the demo cannot be continued",
     "6. See what is there",
     "$ git log --oneline",
     "Say hello in French",
