@@ -1,4 +1,4 @@
-use std::future::{pending, ready};
+use std::future::{Pending, pending, ready};
 
 use tokio::io::{DuplexStream, duplex};
 
@@ -10,6 +10,9 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// Room for all messages, and for less than one.
 const ROOMY: usize = 4096;
 const NARROW: usize = 16;
+
+/// The longest message of a client, in bytes.
+const LONGEST: usize = ROOMY / 2;
 
 const REQUEST: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
 const NOTIFICATION: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n";
@@ -34,6 +37,8 @@ const TOO_LONG: &str = "the message is too long";
 /// How long a relay of the tests looks for a host, in simulated time.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
+type Connected = Result<DuplexStream, ConnectError>;
+
 struct Answers;
 
 impl RelayAnswers for Answers {
@@ -50,22 +55,54 @@ impl RelayAnswers for Answers {
     }
 }
 
-/// Tells a relay to end that passes on a request and a notification of the host, which nobody
-/// reads but for the first byte of the request. Returns the output for the client.
-async fn end_unread(client_room: usize, host_room: usize) -> String {
-    let (reader, mut client_input) = duplex(ROOMY);
-    let (writer, mut client_output) = duplex(client_room);
-    let (link, mut host) = duplex(host_room);
+/// A client with this room for messages that it has not read, its input, and its output.
+fn client(
+    room: usize,
+) -> (
+    ClientSide<DuplexStream, DuplexStream>,
+    DuplexStream,
+    DuplexStream,
+) {
+    let (reader, input) = duplex(ROOMY);
+    let (writer, output) = duplex(room);
     let client = ClientSide {
         reader,
         writer,
-        line_limit: ROOMY,
+        line_limit: LONGEST,
     };
-    let hosts = Hosts {
-        connect: || pending::<Result<DuplexStream, ConnectError>>(),
-        is_adopted: || false,
-    };
-    let closing = CancellationToken::new();
+    (client, input, output)
+}
+
+/// Hosts of which none gets ready.
+fn pending_hosts(is_adopted: bool) -> Hosts<impl Fn() -> Pending<Connected>, impl Fn() -> bool> {
+    Hosts {
+        connect: pending::<Connected>,
+        is_adopted: move || is_adopted,
+    }
+}
+
+/// A message that is longer than the relay accepts.
+fn too_long() -> Vec<u8> {
+    ("x".repeat(LONGEST + 1) + "\n").into_bytes()
+}
+
+/// Does `work` beside a relay, which has to end in time.
+async fn beside<T>(
+    relaying: impl Future<Output = io::Result<()>>,
+    work: impl Future<Output = T>,
+) -> T {
+    let both = timeout(END_LIMIT, async { tokio::join!(relaying, work) });
+    let (relayed, done) = both.await.unwrap();
+    relayed.unwrap();
+    done
+}
+
+/// Tells a relay to end that passes on a request and a notification of the host, which nobody
+/// reads but for the first byte of the request. Returns the output for the client.
+async fn end_unread(client_room: usize, host_room: usize) -> String {
+    let (client, mut client_input, mut client_output) = client(client_room);
+    let (link, mut host) = duplex(host_room);
+    let (hosts, closing) = (pending_hosts(false), CancellationToken::new());
     let repeatable = Repeatable::default();
     let relaying = run(client, link, hosts, repeatable, &Answers, closing.clone());
     let ending = async {
@@ -75,8 +112,7 @@ async fn end_unread(client_room: usize, host_room: usize) -> String {
         host.write_all(NOTIFICATION).await.unwrap();
         closing.cancel();
     };
-    let both = timeout(END_LIMIT, async { tokio::join!(relaying, ending).0 });
-    both.await.unwrap().unwrap();
+    beside(relaying, ending).await;
     let mut read = String::new();
     client_output.read_to_string(&mut read).await.unwrap();
     read
@@ -99,24 +135,13 @@ async fn host_that_does_not_read_does_not_hold_up_the_end() {
 /// The client reads so slowly that the host ends in the middle of an answer of the relay.
 #[tokio::test(start_paused = true)]
 async fn no_message_follows_a_part_of_an_answer_of_the_relay() {
-    let (reader, mut client_input) = duplex(ROOMY);
-    let (writer, mut client_output) = duplex(NARROW);
+    let (client, mut client_input, mut client_output) = client(NARROW);
     let (link, host) = duplex(ROOMY);
-    let client = ClientSide {
-        reader,
-        writer,
-        line_limit: ROOMY / 2,
-    };
-    let hosts = Hosts {
-        connect: || pending::<Result<DuplexStream, ConnectError>>(),
-        is_adopted: || false,
-    };
-    let closing = CancellationToken::new();
+    let (hosts, closing) = (pending_hosts(false), CancellationToken::new());
     let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
     let reading = async {
         client_input.write_all(REQUEST).await.unwrap();
-        let too_long = "x".repeat(ROOMY / 2 + 1) + "\n";
-        client_input.write_all(too_long.as_bytes()).await.unwrap();
+        client_input.write_all(&too_long()).await.unwrap();
         let first = client_output.read_u8().await.unwrap();
         drop(host);
         sleep(CONNECT_TIME).await;
@@ -125,9 +150,7 @@ async fn no_message_follows_a_part_of_an_answer_of_the_relay() {
         client_output.read_to_string(&mut read).await.unwrap();
         read
     };
-    let both = timeout(END_LIMIT, async { tokio::join!(relaying, reading) });
-    let (relayed, read) = both.await.unwrap();
-    relayed.unwrap();
+    let read = beside(relaying, reading).await;
     assert_eq!(read, format!("{TOO_LONG}\n{LOST}\n"));
 }
 
@@ -135,23 +158,12 @@ async fn no_message_follows_a_part_of_an_answer_of_the_relay() {
 /// next host takes long to start.
 #[tokio::test(start_paused = true)]
 async fn rest_of_an_answer_does_not_wait_for_the_next_host() {
-    let (reader, mut client_input) = duplex(ROOMY);
-    let (writer, mut client_output) = duplex(NARROW);
+    let (client, mut client_input, mut client_output) = client(NARROW);
     let (link, host) = duplex(ROOMY);
-    let client = ClientSide {
-        reader,
-        writer,
-        line_limit: ROOMY / 2,
-    };
-    let hosts = Hosts {
-        connect: || pending::<Result<DuplexStream, ConnectError>>(),
-        is_adopted: || true,
-    };
-    let closing = CancellationToken::new();
+    let (hosts, closing) = (pending_hosts(true), CancellationToken::new());
     let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing.clone());
     let reading = async {
-        let too_long = "x".repeat(ROOMY / 2 + 1) + "\n";
-        client_input.write_all(too_long.as_bytes()).await.unwrap();
+        client_input.write_all(&too_long()).await.unwrap();
         let mut read = vec![0; TOO_LONG.len() + 1];
         let (first, rest) = read.split_at_mut(1);
         client_output.read_exact(first).await.unwrap();
@@ -161,28 +173,20 @@ async fn rest_of_an_answer_does_not_wait_for_the_next_host() {
         closing.cancel();
         String::from_utf8(read).unwrap()
     };
-    let both = timeout(END_LIMIT, async { tokio::join!(relaying, reading) });
-    let (relayed, read) = both.await.unwrap();
-    relayed.unwrap();
+    let read = beside(relaying, reading).await;
     assert_eq!(read, format!("{TOO_LONG}\n"));
 }
 
 /// The output of a relay whose host has ended, for a client that makes a call and goes.
 async fn call_without_a_host<C>(connect: impl Fn() -> C, closing: CancellationToken) -> String
 where
-    C: Future<Output = Result<DuplexStream, ConnectError>>,
+    C: Future<Output = Connected>,
 {
-    let (reader, mut client_input) = duplex(ROOMY);
-    let (writer, mut client_output) = duplex(ROOMY);
+    let (client, mut client_input, mut client_output) = client(ROOMY);
     let (link, host) = duplex(ROOMY);
     drop(host);
     client_input.write_all(CALL).await.unwrap();
     drop(client_input);
-    let client = ClientSide {
-        reader,
-        writer,
-        line_limit: ROOMY,
-    };
     let hosts = Hosts {
         connect,
         is_adopted: || false,
@@ -218,16 +222,10 @@ async fn relay_that_looks_for_a_host_can_be_told_to_end() {
 
 /// The messages for the next host of a client that has cancelled a call before.
 async fn told_after_a_cancellation(is_adopted: bool) -> String {
-    let (reader, mut client_input) = duplex(ROOMY);
-    let (writer, _client_output) = duplex(ROOMY);
+    let (client, mut client_input, _client_output) = client(ROOMY);
     let (link, first) = duplex(ROOMY);
     let (next_link, mut next) = duplex(ROOMY);
     let next_link = Mutex::new(Some(next_link));
-    let client = ClientSide {
-        reader,
-        writer,
-        line_limit: ROOMY,
-    };
     let hosts = Hosts {
         connect: || ready(lock(&next_link).take().ok_or(ConnectError::Closing)),
         is_adopted: || is_adopted,
@@ -247,10 +245,7 @@ async fn told_after_a_cancellation(is_adopted: bool) -> String {
         drop(next);
         told
     };
-    let both = timeout(END_LIMIT, async { tokio::join!(relaying, talking) });
-    let (relayed, told) = both.await.unwrap();
-    relayed.unwrap();
-    told
+    beside(relaying, talking).await
 }
 
 #[tokio::test(start_paused = true)]
