@@ -53,6 +53,14 @@ impl HostFixture {
         Self { stage, client }
     }
 
+    /// The client has the classic tools.
+    async fn classic(release: &str, script: Script) -> Self {
+        let stage = CodexFixture::new(release, script).await;
+        let client = client(&stage, &[]).await;
+        let client = Poller { client };
+        Self { stage, client }
+    }
+
     /// The processes of the hosts that run.
     async fn hosts(&self) -> Vec<u32> {
         let listed = said(self.stage.program(&["host", "status", "--json"])).await;
@@ -114,6 +122,16 @@ impl HostFixture {
         }
     }
 
+    /// Kills the host of a call whose turn waits at the gate, and opens the gate: the next host has
+    /// the answer, without another turn.
+    async fn assert_next_host_answers(&mut self, waiting: &Value, gate: &Gate, answer: &str) {
+        self.kill_host().await;
+        gate.release();
+        let answered = self.client.client.result(waiting).await;
+        assert_completed(&answered, answer);
+        assert_eq!(self.stage.model.request_count(), 1);
+    }
+
     /// Sends a prompt as soon as there is a host again. It must be accepted.
     async fn reply_to_next_host(&mut self, session: &str, prompt: &str) {
         let reply = json!({ "sessionId": session, "prompt": prompt });
@@ -146,6 +164,13 @@ async fn finish(stage: &CodexFixture) {
     assert_eq!(left, [] as [&str; 0]);
 }
 
+/// A model that gives this answer once the gate is open.
+fn gated(answer: &str) -> (Gate, Script) {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say(answer).behind(&gate)]);
+    (gate, script)
+}
+
 /// A client of `--api sessions`.
 async fn poller(stage: &CodexFixture, args: &[&str]) -> Poller {
     let args = [&["--api", "sessions"], args].concat();
@@ -166,8 +191,7 @@ async fn started(launch: &Launch) -> McpClient {
 }
 
 async fn turn_continues_with_the_next_host(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let (gate, script) = gated("done");
     let mut work = HostFixture::new(release, script).await;
     let session = work.client.start("work", json!({})).await;
     gate.reached(1).await;
@@ -345,8 +369,7 @@ async fn result_of_an_ended_turn_is_kept(release: &str) {
 
 /// Also that of a client that has gone.
 async fn sessions_of_several_clients_continue(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let (gate, script) = gated("done");
     let mut work = HostFixture::new(release, script).await;
     let mut gone = poller(&work.stage, &[]).await;
     let mut sessions = vec![
@@ -439,23 +462,14 @@ async fn idle_session_of_a_late_client_takes_a_prompt(release: &str) {
 
 /// The call is not begun a second time; one that has not begun its turn gets an error.
 async fn waiting_call_gets_its_answer(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
-    let stage = CodexFixture::new(release, script).await;
-    let client = Poller {
-        client: client(&stage, &[]).await,
-    };
-    let mut work = HostFixture { stage, client };
+    let (gate, script) = gated("done");
+    let mut work = HostFixture::classic(release, script).await;
     let waiting = work
         .client
         .client
         .request_tool("codex", json!({"prompt": "work"}));
     gate.reached(1).await;
-    work.kill_host().await;
-    gate.release();
-    let answer = work.client.client.result(&waiting).await;
-    assert_completed(&answer, "done");
-    assert_eq!(work.stage.model.request_count(), 1);
+    work.assert_next_host_answers(&waiting, &gate, "done").await;
     for (wait, refused) in [(1, "HOST_LOST"), (u64::MAX, "INVALID_ARGUMENT")] {
         let mark = json!({ "codex-mcp/repeated": true });
         let arguments = json!({ "prompt": "x", "wait-ms": wait });
@@ -471,8 +485,7 @@ async fn waiting_call_gets_its_answer(release: &str) {
 /// The client keeps the Codex that it had before the update.
 #[tokio::test]
 async fn waiting_call_gets_its_answer_after_an_update_of_codex() {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let (gate, script) = gated("done");
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let link = stage.home.root().join("current");
     let install = |release: &str| {
@@ -490,43 +503,26 @@ async fn waiting_call_gets_its_answer_after_an_update_of_codex() {
     gate.reached(1).await;
     let codex = work.codex();
     install(testkit::codex::newest());
-    work.kill_host().await;
-    gate.release();
-    let answer = work.client.client.result(&waiting).await;
-    assert_completed(&answer, "done");
+    work.assert_next_host_answers(&waiting, &gate, "done").await;
     assert_eq!(work.codex(), codex);
-    assert_eq!(work.stage.model.request_count(), 1);
     work.finish().await;
 }
 
 async fn waiting_review_gets_its_answer(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("No fault.").behind(&gate)]);
-    let stage = CodexFixture::new(release, script).await;
-    std::fs::write(stage.file("new.txt"), "x").unwrap();
-    let client = Poller {
-        client: client(&stage, &[]).await,
-    };
-    let mut work = HostFixture { stage, client };
+    let (gate, script) = gated("No fault.");
+    let mut work = HostFixture::classic(release, script).await;
+    std::fs::write(work.stage.file("new.txt"), "x").unwrap();
     let waiting = work.client.client.request_tool("codex_review", json!({}));
     gate.reached(1).await;
-    work.kill_host().await;
-    gate.release();
-    let answer = work.client.client.result(&waiting).await;
-    assert_completed(&answer, "No fault.");
-    assert_eq!(work.stage.model.request_count(), 1);
+    work.assert_next_host_answers(&waiting, &gate, "No fault.")
+        .await;
     work.finish().await;
 }
 
 /// The host is stopped, and has not read the cancellation when it is killed.
 async fn call_that_was_just_cancelled_is_interrupted(release: &str) {
-    let gate = Gate::new();
-    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
-    let stage = CodexFixture::new(release, script).await;
-    let client = Poller {
-        client: client(&stage, &[]).await,
-    };
-    let mut work = HostFixture { stage, client };
+    let (gate, script) = gated("done");
+    let mut work = HostFixture::classic(release, script).await;
     let call = json!({"prompt": "work"});
     let cancelled = work.client.client.request_tool("codex", call);
     gate.reached(1).await;
