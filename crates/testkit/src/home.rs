@@ -196,6 +196,16 @@ impl Home {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
+    /// Makes an empty bare repository, which is the remote `origin` of the work directory.
+    ///
+    /// # Panics
+    /// If git fails, or the path is not UTF-8.
+    pub fn add_remote(&self, bare: &Path) {
+        let bare = bare.to_str().unwrap();
+        self.git(&["init", "--quiet", "--bare", bare]);
+        self.git(&["remote", "add", "origin", bare]);
+    }
+
     fn start_repository(&self) {
         fs::write(
             self.work().join("README.md"),

@@ -15,6 +15,9 @@ use crate::VERSION;
 /// How long an attack may take to work where nothing protects.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The command that executes the script of [`RepositoryFixture::write_plant`].
+pub(super) const RUN_PLANT: &str = "sh \"$HOME/plant\"";
+
 pub(super) struct RepositoryFixture {
     pub(super) home: Home,
     pub(super) model: ScriptedModel,
@@ -30,6 +33,30 @@ impl RepositoryFixture {
             model,
             release: release.to_owned(),
         }
+    }
+
+    /// A repository in which the newest Codex executes this script, as in
+    /// [`write_plant`](Self::write_plant).
+    pub(super) async fn planting(plant: &str) -> Self {
+        let script = Script::new().otherwise([Reply::shell(RUN_PLANT), Reply::say("Done.")]);
+        let stage = Self::new(testkit::codex::newest(), script).await;
+        stage.write_plant(plant);
+        stage
+    }
+
+    /// Writes the script that [`RUN_PLANT`] executes. `CAUGHT` in it becomes the path of
+    /// [`caught`](Self::caught).
+    pub(super) fn write_plant(&self, plant: &str) {
+        let plant = plant.replace("CAUGHT", self.caught().to_str().unwrap());
+        fs::write(self.home.home().join("plant"), plant).unwrap();
+    }
+
+    /// Executes the script as the user: the repository is then as if all that Codex has made had been
+    /// taken over.
+    pub(super) fn plant_as_user(&self) {
+        let plant = self.home.home().join("plant");
+        let alias = format!("alias.plant=!sh {}", plant.display());
+        self.home.git(&["-c", &alias, "plant"]);
     }
 
     /// The file that a planted program writes when it runs outside of the sandbox, which can write

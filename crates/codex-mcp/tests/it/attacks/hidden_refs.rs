@@ -1,9 +1,5 @@
 //! Refs whose names make git resolve them instead of others (F11), with the real Codex.
 
-use std::fs;
-
-use scripted_model::{Reply, Script};
-
 use super::fixture::RepositoryFixture;
 
 /// Creates an unwanted commit, and refs to it that hide others.
@@ -30,14 +26,9 @@ const REFUSED: [&str; 8] = [
 ];
 
 async fn stage(plant: &str) -> RepositoryFixture {
-    let script = Script::new().otherwise([Reply::shell("sh \"$HOME/plant\""), Reply::say("Done.")]);
-    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
-    fs::write(stage.home.home().join("plant"), plant).unwrap();
-    let remote = stage.home.tmp().join("remote.git");
-    let remote = remote.to_str().unwrap();
+    let stage = RepositoryFixture::planting(plant).await;
+    stage.home.add_remote(&stage.home.tmp().join("remote.git"));
     let git = |args: &[&str]| stage.home.git(args);
-    git(&["init", "--quiet", "--bare", remote]);
-    git(&["remote", "add", "origin", remote]);
     git(&["push", "--quiet", "origin", "main"]);
     git(&["fetch", "--quiet", "origin"]);
     git(&["tag", "v1"]);
@@ -102,9 +93,7 @@ async fn refs_that_hide_others_are_kept_aside() {
     );
 
     let control = stage(PLANT).await;
-    let plant = control.home.home().join("plant");
-    let alias = format!("alias.plant=!sh {}", plant.display());
-    control.home.git(&["-c", &alias, "plant"]);
+    control.plant_as_user();
     let evil = resolve(&control, "refs/heads/fine");
     let first = resolve(&control, "refs/tags/v1");
     for name in ["main", "origin/main", &first[..7]] {

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use scripted_model::{Reply, Script};
 use serde_json::Value;
 
 use super::fixture::RepositoryFixture;
@@ -38,32 +37,16 @@ tree=$( (git ls-tree HEAD; printf "040000 tree $id\tbomb\n") | git mktree)
 git update-ref refs/heads/main "$(git commit-tree -p HEAD -m bomb "$tree")"
 "#;
 
-async fn stage(plant: &str) -> RepositoryFixture {
-    let script = Script::new().otherwise([Reply::shell("sh \"$HOME/plant\""), Reply::say("Done.")]);
-    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
-    let plant = plant.replace("CAUGHT", stage.caught().to_str().unwrap());
-    fs::write(stage.home.home().join("plant"), plant).unwrap();
-    stage
-}
-
 async fn run(stage: &RepositoryFixture) -> (Option<i32>, Value, String) {
     let args = ["x", "--sandbox", "workspace-write", "--approve", "never"];
     let until = ["--until", "commits=1", "--max-turns", "1"];
     stage.run(&[&args[..], &until].concat()).await
 }
 
-/// Runs the model's script as the user: the repository is then as if the commits had been taken
-/// over.
-fn plant_as_user(stage: &RepositoryFixture) {
-    let plant = stage.home.home().join("plant");
-    let alias = format!("alias.plant=!sh {}", plant.display());
-    stage.home.git(&["-c", &alias, "plant"]);
-}
-
 /// The control is a repository that has the commits.
 #[tokio::test]
 async fn submodule_that_gitmodules_hides_is_refused() {
-    let attacked = stage(HIDDEN_SUBMODULE).await;
+    let attacked = RepositoryFixture::planting(HIDDEN_SUBMODULE).await;
     let (code, result, stderr) = run(&attacked).await;
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     let refusal = "Codex's commits cannot be taken over: they add the submodule \"sub\"";
@@ -74,8 +57,8 @@ async fn submodule_that_gitmodules_hides_is_refused() {
     git(&["status"]);
     assert!(!attacked.was_attacked(), "{stderr}");
 
-    let control = stage(HIDDEN_SUBMODULE).await;
-    plant_as_user(&control);
+    let control = RepositoryFixture::planting(HIDDEN_SUBMODULE).await;
+    control.plant_as_user();
     let git = |args: &[&str]| control.home.git(args);
     let listed = git(&["log", "--raw", "-m"]);
     assert!(!listed.contains("160000"), "{listed}");
@@ -90,7 +73,7 @@ async fn submodule_that_gitmodules_hides_is_refused() {
 
 #[tokio::test]
 async fn commit_with_a_billion_paths_is_refused() {
-    let attacked = stage(BOMB).await;
+    let attacked = RepositoryFixture::planting(BOMB).await;
     let before = attacked.home.git(&["rev-parse", "main"]);
     let (code, result, stderr) = run(&attacked).await;
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
@@ -123,14 +106,14 @@ done
 /// number of commits with fewer paths.
 #[tokio::test]
 async fn commits_with_too_many_paths_together_are_refused() {
-    let attacked = stage(&chain(5)).await;
+    let attacked = RepositoryFixture::planting(&chain(5)).await;
     let before = attacked.home.git(&["rev-parse", "main"]);
     let (code, result, stderr) = run(&attacked).await;
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     assert!(stderr.contains("over 1000000 more paths"), "{stderr}");
     assert_eq!(attacked.home.git(&["rev-parse", "main"]), before);
 
-    let control = stage(&chain(1)).await;
+    let control = RepositoryFixture::planting(&chain(1)).await;
     let (_, result, stderr) = run(&control).await;
     assert_eq!(
         control.home.git(&["rev-list", "--count", "main"]),

@@ -7,7 +7,7 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::AppServer;
 
-use super::fixture::RepositoryFixture;
+use super::fixture::{RUN_PLANT, RepositoryFixture};
 
 const RULE: &str = "prefix_rule(pattern=[\"git\", \"status\"], decision=\"allow\")\n";
 
@@ -35,13 +35,12 @@ true
 
 async fn stage(release: &str) -> RepositoryFixture {
     let script = Script::new().otherwise([
-        Reply::shell("sh \"$HOME/plant\""),
+        Reply::shell(RUN_PLANT),
         Reply::shell("git status"),
         Reply::say("Done."),
     ]);
     let stage = RepositoryFixture::new(release, script).await;
-    let plant = PLANT.replace("CAUGHT", stage.caught().to_str().unwrap());
-    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    stage.write_plant(PLANT);
     let rules = stage.home.codex_home().join("rules");
     fs::create_dir_all(&rules).unwrap();
     fs::write(rules.join("default.rules"), RULE).unwrap();

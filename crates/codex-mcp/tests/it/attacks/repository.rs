@@ -7,14 +7,14 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::AppServer;
 
-use super::fixture::{RepositoryFixture, commit, protected};
+use super::fixture::{RUN_PLANT, RepositoryFixture, commit, protected};
 use crate::on_each_release;
 
 on_each_release!(commits_leave_no_program_behind);
 
 /// C1. The control is Codex itself with a writable `.git`.
 async fn commits_leave_no_program_behind(release: &str) {
-    let plant = Reply::shell("sh \"$HOME/plant\"");
+    let plant = Reply::shell(RUN_PLANT);
     let script = Script::new()
         .on("control 1", [plant.clone(), Reply::say("done")])
         .on("control 2", [Reply::say("done")])
@@ -22,7 +22,7 @@ async fn commits_leave_no_program_behind(release: &str) {
         .on("not complete", [commit("b.txt"), Reply::say("Done.")])
         .otherwise([plant, commit("a.txt"), Reply::say("Later.")]);
     let stage = RepositoryFixture::new(release, script).await;
-    fs::write(stage.home.home().join("plant"), stage.plant()).unwrap();
+    stage.write_plant(&stage.plant());
     let before = protected(&stage.git_dir());
     let args = ["x", "--sandbox", "workspace-write", "--until", "commits=2"];
     let (code, result, stderr) = stage.run(&args).await;
@@ -92,11 +92,11 @@ async fn hostile_private_directory_is_taken_over_without_harm() {
         .on("not complete", [commit("b.txt"), Reply::say("Done.")])
         .otherwise([
             commit("a.txt"),
-            Reply::shell("sh \"$HOME/plant\""),
+            Reply::shell(RUN_PLANT),
             Reply::say("Later."),
         ]);
     let stage = RepositoryFixture::new(release, script).await;
-    fs::write(stage.home.home().join("plant"), HOSTILE_PLANT).unwrap();
+    stage.write_plant(HOSTILE_PLANT);
     fs::write(stage.home.home().join("secret"), "x").unwrap();
     let before = protected(&stage.git_dir());
     let args = ["x", "--sandbox", "workspace-write", "--until", "commits=2"];
@@ -166,7 +166,7 @@ async fn links_in_the_git_directory_are_not_written_through() {
 async fn submodule_with_settings_of_codex_is_not_taken_over() {
     let script = Script::new().otherwise([
         commit("a.txt"),
-        Reply::shell("sh \"$HOME/plant\""),
+        Reply::shell(RUN_PLANT),
         Reply::say("Done."),
     ]);
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
@@ -186,11 +186,8 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
             .join("codex-mcp/git-private")
             .display(),
     );
-    fs::write(stage.home.home().join("plant"), plant).unwrap();
-    let remote = stage.home.tmp().join("remote.git");
-    let remote = remote.to_str().unwrap();
-    stage.home.git(&["init", "--quiet", "--bare", remote]);
-    stage.home.git(&["remote", "add", "origin", remote]);
+    stage.write_plant(&plant);
+    stage.home.add_remote(&stage.home.tmp().join("remote.git"));
     fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
     let args = [
         "x",

@@ -6,7 +6,7 @@ use std::fs;
 use scripted_model::{Reply, Script};
 use serde_json::Value;
 
-use super::fixture::RepositoryFixture;
+use super::fixture::{RUN_PLANT, RepositoryFixture};
 use super::recommended_commands::run_in_shell;
 
 crate::on_both_releases!(
@@ -92,10 +92,9 @@ async fn user_settings_in_the_working_tree_apply_as_they_were(release: &str) {
         "the control shows the attack working"
     );
 
-    let planting =
-        Script::new().otherwise([Reply::shell("sh \"$HOME/plant\""), Reply::say("Done.")]);
+    let planting = Script::new().otherwise([Reply::shell(RUN_PLANT), Reply::say("Done.")]);
     let stage = RepositoryFixture::new(release, planting).await;
-    fs::write(stage.home.home().join("plant"), prepare(&stage)).unwrap();
+    stage.write_plant(&prepare(&stage));
     let (_, result, stderr) = stage
         .run(&[&RUN_ARGS[..], &["--until", "files=made"]].concat())
         .await;

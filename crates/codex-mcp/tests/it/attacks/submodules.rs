@@ -9,7 +9,7 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::AppServer;
 
-use super::fixture::RepositoryFixture;
+use super::fixture::{RUN_PLANT, RepositoryFixture};
 use crate::jobs::wait_for_file;
 
 crate::on_both_releases!(
@@ -169,9 +169,8 @@ fn script(stage_plant: &str) -> Script {
 
 /// The control is Codex itself.
 async fn planted_submodules_are_restored(release: &str) {
-    let stage = RepositoryFixture::new(release, script("sh \"$HOME/plant\"")).await;
-    let plant = PLANT.replace("CAUGHT", stage.caught().to_str().unwrap());
-    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    let stage = RepositoryFixture::new(release, script(RUN_PLANT)).await;
+    stage.write_plant(PLANT);
     add_submodules(&stage);
     let before = settings(&stage.home.work());
     let (code, result, stderr) = stage.run(&["x", "--sandbox", "workspace-write"]).await;

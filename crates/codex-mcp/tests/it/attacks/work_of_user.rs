@@ -22,10 +22,7 @@ async fn commits_are_made_with_the_users_hooks_and_settings() {
     let stage = RepositoryFixture::new(release, script).await;
     let hook = stage.git_dir().join("hooks/commit-msg");
     write_program(&hook, "#!/bin/sh\necho hooked >> \"$1\"\n");
-    let remote = stage.home.tmp().join("remote.git");
-    let remote = remote.to_str().unwrap();
-    stage.home.git(&["init", "--quiet", "--bare", remote]);
-    stage.home.git(&["remote", "add", "origin", remote]);
+    stage.home.add_remote(&stage.home.tmp().join("remote.git"));
     let args = [
         "x",
         "--sandbox",

@@ -9,7 +9,7 @@ use scripted_model::{Reply, Script};
 use testkit::process::wait_for_pipe_open;
 
 use super::{PausedRun, TIME_LIMIT, directories, doctor, only_directory, second_run};
-use crate::attacks::fixture::{RepositoryFixture, commit};
+use crate::attacks::fixture::{RUN_PLANT, RepositoryFixture, commit};
 
 #[tokio::test]
 async fn replaced_repository_gets_no_commits() {
@@ -108,7 +108,7 @@ async fn directory_of_another_repository_is_left_alone() {
 async fn copy_of_a_kept_directory_runs_no_planted_program() {
     let script = Script::new().otherwise([
         commit("a.txt"),
-        Reply::shell("sh \"$HOME/plant\""),
+        Reply::shell(RUN_PLANT),
         Reply::say("Done."),
     ]);
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
@@ -129,7 +129,7 @@ async fn copy_of_a_kept_directory_runs_no_planted_program() {
          for hook in reference-transaction post-index-change; do\n\
          printf '#!/bin/sh\\ntouch {caught}\\n' > hooks/$hook; chmod +x hooks/$hook; done\n"
     );
-    fs::write(stage.home.home().join("plant"), plant).unwrap();
+    stage.write_plant(&plant);
     let (code, result, stderr) = second_run(&stage, &[]).await;
     assert_eq!(code, Some(0), "{result:#}\n{stderr}");
     let directory = only_directory(&stage);

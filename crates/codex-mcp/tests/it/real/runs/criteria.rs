@@ -26,13 +26,7 @@ async fn push_is_verified_at_the_remote() {
         .on("not complete", [Reply::shell(push), Reply::say("Pushed.")])
         .otherwise([commit("a.txt"), Reply::say("Committed and pushed!")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
-    let remote = stage.home.root().join("remote.git");
-    stage
-        .home
-        .git(&["init", "--quiet", "--bare", remote.to_str().unwrap()]);
-    stage
-        .home
-        .git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    stage.home.add_remote(&stage.home.root().join("remote.git"));
     let ran = stage.run_anywhere(&["x", "--until", "pushed"]).await;
     ran.assert_done(&["initial", "continuation"]);
     assert_eq!(ran.artifact_kinds(), ["push", "commit", "file"]);
@@ -75,13 +69,7 @@ async fn pull_request_is_verified_with_gh() {
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let bin = stage.home.root().join("bin");
     write_program(&bin.join("gh"), GH);
-    let remote = stage.home.root().join("remote.git");
-    stage
-        .home
-        .git(&["init", "--quiet", "--bare", remote.to_str().unwrap()]);
-    stage
-        .home
-        .git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    stage.home.add_remote(&stage.home.root().join("remote.git"));
     let ran = stage.run_anywhere(&["x", "--until", "pr"]).await;
     ran.assert_done(&["initial", "continuation"]);
     assert_eq!(ran.artifact_kinds(), ["pr", "commit", "file"]);
