@@ -10,6 +10,7 @@ use scripted_model::{Reply, Script, Usage};
 use serde_json::json;
 use testkit::Signal;
 use testkit::process::{signal, wait_until_gone};
+use tokio::process::Child;
 
 use super::super::{CodexFixture, on_each_release};
 use super::{commit, wait_while_running};
@@ -23,13 +24,30 @@ on_each_release!(
     grant_ends_with_its_run,
 );
 
-async fn ctrl_c_reports_partial_work(release: &str) {
-    let script = Script::new().otherwise([
+/// A model that commits, and sleeps then.
+fn sleeping_model() -> Script {
+    Script::new().otherwise([
         commit("a.txt"),
         Reply::shell("sleep 1000"),
         Reply::say("never"),
-    ]);
-    let stage = CodexFixture::new(release, script).await;
+    ])
+}
+
+/// A run of [`sleeping_model`] that has begun to sleep, and its process.
+async fn run_until_it_sleeps(stage: &CodexFixture, args: &[&str]) -> (Child, u32) {
+    let mut child = stage.run_command(args).spawn().unwrap();
+    let pid = child.id().unwrap();
+    let sleeps = || {
+        let processes = stage.home.processes();
+        let mut commands = processes.iter().map(|process| &process.command);
+        commands.any(|command| command.ends_with("sleep 1000"))
+    };
+    wait_while_running(&mut child, "the sleep", sleeps).await;
+    (child, pid)
+}
+
+async fn ctrl_c_reports_partial_work(release: &str) {
+    let stage = CodexFixture::new(release, sleeping_model()).await;
     let args = [
         "--json",
         "--sandbox",
@@ -38,15 +56,7 @@ async fn ctrl_c_reports_partial_work(release: &str) {
         "--until",
         "commits=2",
     ];
-    let mut child = stage.run_command(&args).spawn().unwrap();
-    let pid = child.id().unwrap();
-    let sleeps = || {
-        let processes = stage.home.processes();
-        processes
-            .iter()
-            .any(|one| one.command.ends_with("sleep 1000"))
-    };
-    wait_while_running(&mut child, "the sleep", sleeps).await;
+    let (child, pid) = run_until_it_sleeps(&stage, &args).await;
     // The mount targets that the sandbox creates for protected paths that are missing.
     let targets = || [".agents", ".aws", ".codex"].map(|name| stage.file(name).exists());
     if release == testkit::codex::newest() {
@@ -246,12 +256,7 @@ async fn read_only_run_ends_after_the_first_refused_change_that_a_criterion_need
 /// The second signal comes before the first one has ended the run.
 #[tokio::test]
 async fn second_signal_names_the_worktree_and_what_becomes_of_commits() {
-    let script = Script::new().otherwise([
-        commit("a.txt"),
-        Reply::shell("sleep 1000"),
-        Reply::say("never"),
-    ]);
-    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let stage = CodexFixture::new(testkit::codex::newest(), sleeping_model()).await;
     let args = [
         "--sandbox",
         "workspace-write",
@@ -260,15 +265,7 @@ async fn second_signal_names_the_worktree_and_what_becomes_of_commits() {
         "--until",
         "commits=2",
     ];
-    let mut child = stage.run_command(&args).spawn().unwrap();
-    let pid = child.id().unwrap();
-    let sleeps = || {
-        let processes = stage.home.processes();
-        processes
-            .iter()
-            .any(|one| one.command.ends_with("sleep 1000"))
-    };
-    wait_while_running(&mut child, "the sleep", sleeps).await;
+    let (child, pid) = run_until_it_sleeps(&stage, &args).await;
     // Two signals of one kind could be delivered as one.
     signal(pid, Signal::SIGINT);
     signal(pid, Signal::SIGTERM);
