@@ -24,9 +24,10 @@ const LONGEST_NAME: usize = 200;
 /// Who can write to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writers {
-    /// This user only: the store is a file that nobody else can read or write.
+    /// This user only: the store is a file that nobody else can read or write, in a directory in
+    /// which nobody else can create files.
     ThisUser,
-    /// Also others, as the server or the mode of the file admits them.
+    /// Also others, as the server or the mode of the file or its directory admits them.
     Others,
 }
 
@@ -39,9 +40,21 @@ impl Writers {
     }
 }
 
+/// Whether nobody else can read or write a file, or create files beside it: SQLite adds the changes
+/// in a log or journal there to the database, whoever has written them.
 fn is_private(path: &Path) -> bool {
-    fs::metadata(path)
-        .is_ok_and(|about| about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0)
+    // The log of a link lies beside the file to which the link leads.
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    let user = geteuid().as_raw();
+    let is_ours = |about: fs::Metadata| about.uid() == user && about.mode() & 0o077 == 0;
+    let is_closed = |about: fs::Metadata| {
+        (about.uid() == user || about.uid() == 0) && about.mode() & 0o022 == 0
+    };
+    let directory = path.parent().map(fs::metadata);
+    fs::metadata(&path).is_ok_and(is_ours)
+        && directory.is_some_and(|directory| directory.is_ok_and(is_closed))
 }
 
 /// The identity with which a store is opened, for its statements.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use testkit::wait::TIME_LIMIT;
@@ -45,7 +45,7 @@ fn new_store_is_opened_by_many_processes_at_once() {
     }
 }
 
-fn go(store: &Path) -> std::path::PathBuf {
+fn go(store: &Path) -> PathBuf {
     store.parent().unwrap().with_extension("go")
 }
 
@@ -216,8 +216,71 @@ fn file_that_others_can_write_has_jobs_of_others() {
     });
 }
 
+/// Waits until a store is closed and its file has all changes.
+async fn wait_until_closed(stage: &TestStore) {
+    let log = log_of(stage);
+    // The log stays if the connection that only reads is the last to be closed.
+    testkit::wait::wait_for("a closed store", async || {
+        if log.exists() {
+            drop(stage.open().await);
+            return None;
+        }
+        Some(())
+    })
+    .await;
+}
+
+fn log_of(stage: &TestStore) -> PathBuf {
+    stage.location.path().unwrap().with_extension("db-wal")
+}
+
+/// Adds a job without a signature to a closed store by creating a log beside its file. The log was
+/// written for a copy of the file; an attacker who cannot read the file would write a log that
+/// replaces all of its pages.
+async fn plant_job(stage: &TestStore) {
+    let forged = TestStore::sqlite();
+    let copy = forged.location.path().unwrap();
+    fs::create_dir(copy.parent().unwrap()).unwrap();
+    fs::copy(stage.location.path().unwrap(), copy).unwrap();
+    let store = forged.open().await;
+    store.submit(&new_job("planted")).await.unwrap();
+    let remove_signature = async |connection: &mut Connection| {
+        let sql = "UPDATE codex_jobs SET owner = NULL, signer = NULL, signature = NULL";
+        connection.run(sql, Vec::new()).await
+    };
+    writing!(store, remove_signature).unwrap();
+    fs::copy(log_of(&forged), log_of(stage)).unwrap();
+}
+
+/// The control is a directory in which only this user can create files. The store is opened by a
+/// link from such a directory.
+#[test]
+fn job_planted_in_a_directory_that_others_can_write_is_not_ours() {
+    for (mode, origin) in [
+        (0o755, Some(Origin::ThisMachine)),
+        (0o775, None),
+        (0o757, None),
+    ] {
+        let stage = TestStore::sqlite();
+        let path = stage.location.path().unwrap();
+        let link = stage.state.path().join("jobs.db");
+        block_on(async {
+            drop(stage.open().await);
+            wait_until_closed(&stage).await;
+            plant_job(&stage).await;
+            let directory = path.parent().unwrap();
+            fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::symlink(path, &link).unwrap();
+            let store = JobStore::open(&Location::Sqlite(link), &stage.access()).await;
+            let claimed = claim(&store.unwrap(), &new_worker_id()).await;
+            let found = claimed.map(|claimed| claimed.job.origin);
+            assert_eq!(found, origin, "mode {mode:o}");
+        });
+    }
+}
+
 /// The files of a directory, and what is in them.
-fn contents(directory: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all: Vec<_> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -247,16 +310,7 @@ fn inspection_reads_and_writes_no_file() {
         assert_eq!(inspected_jobs(&stage.location, &stage.access()).await, 1);
 
         drop(store);
-        let log = path.with_extension("db-wal");
-        // The log stays if the connection that only reads is the last to be closed.
-        testkit::wait::wait_for("a closed store", async || {
-            if log.exists() {
-                drop(stage.open().await);
-                return None;
-            }
-            Some(())
-        })
-        .await;
+        wait_until_closed(&stage).await;
         let before = contents(directory);
         assert_eq!(inspected_jobs(&stage.location, &stage.access()).await, 1);
         assert_eq!(inspected_jobs(&stage.location, &without_key).await, 1);
