@@ -1,5 +1,6 @@
 //! Reads the values of columns into types.
 
+use std::sync::Once;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::timestamp::writable;
@@ -62,8 +63,10 @@ pub(super) fn json<T: serde::de::DeserializeOwned>(
     read.map_err(|error| unreadable(column, &error))
 }
 
+/// A required truth value: any number but 0 is true.
 pub(super) fn truth(row: &Row, column: &'static str) -> Result<bool, Fault> {
-    Ok(count(row, column)? != 0)
+    let number = row.number(column)?.ok_or_else(|| nothing(column))?;
+    Ok(number != 0)
 }
 
 pub(super) fn moment(row: &Row, column: &'static str) -> Result<Option<SystemTime>, Fault> {
@@ -71,6 +74,27 @@ pub(super) fn moment(row: &Row, column: &'static str) -> Result<Option<SystemTim
     // Another program may have written any number.
     let moment = row.number(column)?;
     Ok(moment.map(|millis| writable(UNIX_EPOCH + since(millis))))
+}
+
+/// The records of the rows that can be read. Another program may have written any values, and one
+/// row must not hide the others.
+pub(super) fn readable<T>(
+    rows: &[Row],
+    read: impl Fn(&Row) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    // The same rows are read again and again.
+    static WARNED: Once = Once::new();
+    let mut records = Vec::with_capacity(rows.len());
+    for row in rows {
+        match read(row) {
+            Ok(record) => records.push(record),
+            Err(fault @ Fault::Unreadable { .. }) => WARNED.call_once(|| {
+                tracing::warn!("a row of the job store is left out of lists: {fault}");
+            }),
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(records)
 }
 
 pub(super) fn nothing(column: &'static str) -> Fault {

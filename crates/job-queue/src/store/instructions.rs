@@ -3,7 +3,7 @@
 
 use settings::store_access::OthersJobs;
 
-use super::cells::{count, parsed, state, text};
+use super::cells::{count, parsed, readable, state, text};
 use super::error::Fault;
 use super::events::hold;
 use super::pool::Purpose;
@@ -149,8 +149,7 @@ impl JobStore {
                    WHERE job = seq AND attempt = attempts AND taken = 0)";
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, vec![worker.as_str().into()]).await?;
-            let ids = rows.iter().map(|row| parsed(row, "id"));
-            ids.collect::<Result<_, Fault>>()
+            readable(&rows, |row| parsed(row, "id"))
         };
         reading!(self, look)
     }

@@ -6,6 +6,7 @@
 //! state, and takes the newest of these.
 
 use super::access::Identity;
+use super::cells::readable;
 use super::error::Fault;
 use super::sql::{Connection, Value};
 use super::{JobFilter, JobList, JobStore, JobSummary, StoreError};
@@ -43,10 +44,7 @@ async fn list(
     let (sql, values) = filter.newest("{summary}", EVERY, limit);
     let rows = connection.rows(&sql, values).await?;
     Ok(JobList {
-        jobs: rows
-            .iter()
-            .map(|row| JobSummary::read(row, identity))
-            .collect::<Result<_, _>>()?,
+        jobs: readable(&rows, |row| JobSummary::read(row, identity))?,
         total: total.and_then(|total| total.try_into().ok()).unwrap_or(0),
     })
 }

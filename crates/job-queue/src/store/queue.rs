@@ -1,17 +1,18 @@
 //! The queue: submits, claims, finishes and cancels jobs, and renews their leases.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use settings::store_access::OthersJobs;
 
-use super::cells::{self, cancellation, count, parsed};
+use super::cells::{self, cancellation, count, parsed, readable};
 use super::columns::SIGNED;
 use super::error::Fault;
 use super::pool::Purpose;
 use super::rows::bound;
 use super::signature::Texts;
-use super::sql::{Connection, Value};
+use super::sql::{Connection, Row, Value};
 use super::{
     Claim, ClaimedJob, FinishedJob, Job, JobStore, NewJob, Notify, RenewOutcome, StoreError,
     WriteOutcome, access,
@@ -21,6 +22,10 @@ use crate::logic::{CancelResponse, JobId, JobState, WorkerId};
 /// How many jobs one transaction recovers from lost workers or removes: other writers wait
 /// meanwhile.
 pub(super) const BATCH: u32 = 200;
+
+/// The limit of the number of attempts. A row may hold any number, and the statement that increases
+/// it must not fail.
+const ATTEMPTS: i64 = 1 << 32;
 
 /// The assignments for every job that ends: its signature for running is removed.
 pub(super) const ENDED: &str = "signature = NULL";
@@ -92,7 +97,8 @@ impl JobStore {
     }
 
     /// Claims the oldest waiting job that this machine may run for a worker, for the time of the
-    /// lease. Jobs of others are claimed only if this machine runs them.
+    /// lease. Jobs of others are claimed only if this machine runs them. A job whose row cannot be
+    /// read fails.
     ///
     /// # Errors
     ///
@@ -106,24 +112,43 @@ impl JobStore {
         let may = self.identity.may(OthersJobs::Run);
         let sql = format!(
             "UPDATE codex_jobs SET state = 'running', worker = $1, worker_host = $2, \
-             attempts = attempts + 1, started_at = {{now}}, lease_until = {{now}} + $3, \
-             look_at = NULL \
+             attempts = attempts % {ATTEMPTS} + 1, started_at = {{now}}, \
+             lease_until = {{now}} + $3, look_at = NULL \
              WHERE seq = (SELECT seq FROM codex_jobs WHERE state = 'queued' \
              AND (look_at IS NULL OR look_at <= {{now}}) \
              AND (run_on IS NULL OR run_on = $2) AND {may} ORDER BY seq LIMIT 1 {{free}}) \
-             RETURNING {{job}}"
+             RETURNING seq, {{job}}"
         );
-        let claim = async |connection: &mut Connection| {
-            let values = vec![worker.as_str().into(), host.into(), millis(lease)];
-            let row = connection.row(&sql, values).await?;
-            row.map(|row| Job::read(&row, &self.identity)).transpose()
-        };
-        let job = writing!(self, claim)?;
+        let values = vec![worker.as_str().into(), host.into(), millis(lease)];
+        let job = self.take(&sql, &values).await?;
         Ok(job.map(|job| claimed(job, worker)))
     }
 
+    /// Takes a job by a statement that returns its row. A job whose row cannot be read fails, and the
+    /// next one is taken. Each has a transaction of its own, as there may be many.
+    async fn take(&self, sql: &str, values: &[Value]) -> Result<Option<Job>, StoreError> {
+        let take = async |connection: &mut Connection| {
+            let Some(row) = connection.row(sql, values.to_vec()).await? else {
+                return Ok::<_, Fault>(ControlFlow::Break(None));
+            };
+            match Job::read(&row, &self.identity) {
+                Ok(job) => Ok(ControlFlow::Break(Some(job))),
+                Err(fault) => {
+                    fail_unreadable(connection, &row, fault).await?;
+                    Ok(ControlFlow::Continue(()))
+                }
+            }
+        };
+        loop {
+            if let ControlFlow::Break(job) = writing!(self, take)? {
+                return Ok(job);
+            }
+        }
+    }
+
     /// A job that this worker has claimed without knowing it, because the answer was lost; its
-    /// lease begins anew. `known` are the jobs that the worker has.
+    /// lease begins anew. `known` are the jobs that the worker has. A job whose row cannot be read
+    /// fails.
     ///
     /// # Errors
     ///
@@ -142,15 +167,11 @@ impl JobStore {
         let sql = format!(
             "UPDATE codex_jobs SET lease_until = {{now}} + $2 WHERE seq = (SELECT seq \
              FROM codex_jobs WHERE state = 'running' AND worker = $1 AND {unknown} \
-             ORDER BY seq LIMIT 1 {{free}}) RETURNING {{job}}"
+             ORDER BY seq LIMIT 1 {{free}}) RETURNING seq, {{job}}"
         );
-        let reclaim = async |connection: &mut Connection| {
-            let mut values = vec![worker.as_str().into(), millis(lease)];
-            values.extend(known.iter().map(|job| job.as_str().into()));
-            let row = connection.row(&sql, values).await?;
-            row.map(|row| Job::read(&row, &self.identity)).transpose()
-        };
-        let job = writing!(self, reclaim)?;
+        let mut values = vec![worker.as_str().into(), millis(lease)];
+        values.extend(known.iter().map(|job| job.as_str().into()));
+        let job = self.take(&sql, &values).await?;
         Ok(job.map(|job| claimed(job, worker)))
     }
 
@@ -256,8 +277,8 @@ impl JobStore {
         let sql = "SELECT id FROM codex_jobs WHERE state = 'queued' AND look_at IS NOT NULL";
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, Vec::new()).await?;
-            let ids = rows.iter().map(|row| parsed(row, "id"));
-            ids.collect::<Result<_, Fault>>()
+            let ids = readable(&rows, |row| parsed(row, "id"))?;
+            Ok::<HashSet<JobId>, Fault>(ids.into_iter().collect())
         };
         reading!(self, look)
     }
@@ -313,8 +334,7 @@ impl JobStore {
                    WHERE state = 'running' AND worker = $1 AND cancel_requested = 1";
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, vec![worker.as_str().into()]).await?;
-            let ids = rows.iter().map(|row| parsed(row, "id"));
-            ids.collect::<Result<_, Fault>>()
+            readable(&rows, |row| parsed(row, "id"))
         };
         reading!(self, look)
     }
@@ -336,6 +356,28 @@ pub(super) async fn end(
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
 }
 
+/// Ends a job whose row cannot be read, as any further try would fail too and keep other jobs from
+/// being claimed or recovered. Returns any other fault.
+pub(super) async fn fail_unreadable(
+    connection: &mut Connection,
+    row: &Row,
+    fault: Fault,
+) -> Result<(), Fault> {
+    let Fault::Unreadable { column, .. } = &fault else {
+        return Err(fault);
+    };
+    let sql = format!(
+        "UPDATE codex_jobs SET state = 'failed', error = $2, completed_at = {{now}}, \
+         lease_until = NULL, {ENDED} WHERE seq = $1"
+    );
+    let why = format!("its row in the job store cannot be read: {column}. Submit the job again");
+    let seq = row.number("seq")?;
+    end(connection, &sql, vec![Value::Integer(seq), (&why).into()]).await?;
+    let seq = seq.unwrap_or_default();
+    tracing::warn!("the job with the number {seq} in the job store fails: {fault}");
+    Ok(())
+}
+
 /// Removes the questions of an ended attempt, and its instructions without an outcome.
 pub(super) async fn remove_open_dialog(
     connection: &mut Connection,
@@ -350,12 +392,12 @@ pub(super) async fn remove_open_dialog(
     Ok(())
 }
 
-/// Masks credentials in a job that has ended.
-pub(super) async fn mask(connection: &mut Connection, row: &super::sql::Row) -> Result<(), Fault> {
-    let texts = Texts {
-        prompt: cells::text(row, "prompt")?,
-        run: row.text("run")?,
-        settings: row.text("settings")?,
+/// Masks credentials in a job that has ended. Values that are no texts stay as they are, or the job
+/// could not end.
+pub(super) async fn mask(connection: &mut Connection, row: &Row) -> Result<(), Fault> {
+    let texts = match Texts::read(row) {
+        Err(Fault::Unreadable { .. }) => return Ok(()),
+        texts => texts?,
     };
     if let Some(masked) = texts.masked() {
         let sql = "UPDATE codex_jobs SET prompt = $2, run = $3, settings = $4, masked = 1 \

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use settings::store_access::OthersJobs;
 
-use super::error::Fault;
+use super::cells::readable;
 use super::sql::{Connection, Row, Value};
 use super::{Job, JobFilter, JobList, JobStore, JobSummary, StoreError, queue};
 use crate::logic::{JobId, JobPrefix};
@@ -41,8 +41,12 @@ impl JobStore {
     /// [`StoreError`].
     pub async fn summary(&self, job: &JobId) -> Result<Option<JobSummary>, StoreError> {
         let sql = "SELECT {summary} FROM codex_jobs WHERE id = $1";
-        let found = self.summaries(sql, vec![job.as_str().into()]).await?;
-        Ok(found.into_iter().next())
+        let look = async |connection: &mut Connection| {
+            let row = connection.row(sql, vec![job.as_str().into()]).await?;
+            let read = |row: Row| JobSummary::read(&row, &self.identity);
+            row.map(read).transpose()
+        };
+        reading!(self, look)
     }
 
     /// The jobs with an ID prefix, at most `most`, newest first.
@@ -99,9 +103,7 @@ impl JobStore {
     ) -> Result<Vec<JobSummary>, StoreError> {
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, values.clone()).await?;
-            rows.iter()
-                .map(|row| JobSummary::read(row, &self.identity))
-                .collect::<Result<_, Fault>>()
+            readable(&rows, |row| JobSummary::read(row, &self.identity))
         };
         reading!(self, look)
     }
@@ -163,7 +165,7 @@ impl JobStore {
                     submitted_by: row.text("submitted_by")?,
                 })
             };
-            rows.iter().map(job).collect::<Result<_, Fault>>()
+            readable(&rows, job)
         };
         reading!(self, look)
     }

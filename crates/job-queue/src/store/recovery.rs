@@ -9,8 +9,8 @@ use settings::store_access::OthersJobs;
 use super::cells::{cancellation, count, optional, parsed, truth};
 use super::error::Fault;
 use super::pool::Purpose;
-use super::queue::{BATCH, ENDED, FENCE, end, fence, millis, remove_open_dialog};
-use super::sql::{Connection, Value};
+use super::queue::{BATCH, ENDED, FENCE, end, fail_unreadable, fence, millis, remove_open_dialog};
+use super::sql::{Connection, Row, Value};
 use super::{Claim, Job, JobStore, NewEvent, Notify, ReapedJob, StoreError, events};
 use crate::logic::{
     Attempt, AttemptPhase, Cancellation, JobId, JobState, LOOK_EVERY, NextWait, WORKER_LOST,
@@ -18,7 +18,7 @@ use crate::logic::{
 };
 
 /// The columns that decide the next state of a lost job, see [`LostJob`].
-const LOST: &str = "id, worker, attempts, waits, retry, cancel_requested, \
+const LOST: &str = "seq, id, worker, attempts, waits, retry, cancel_requested, \
                     CAST(CASE WHEN not_before > {now} THEN 1 ELSE 0 END AS BIGINT) AS looks";
 
 impl JobStore {
@@ -38,7 +38,9 @@ impl JobStore {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
             };
-            let lost = LostJob::read(&row)?;
+            let Some(lost) = LostJob::read_or_fail(connection, &row).await? else {
+                return Ok(Some(JobState::Failed));
+            };
             lost.write(connection, why).await?;
             Ok(Some(lost.state))
         };
@@ -63,6 +65,9 @@ impl JobStore {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
             };
+            let Some(lost) = LostJob::read_or_fail(connection, &row).await? else {
+                return Ok(None);
+            };
             if cancellation(&row)? == Cancellation::Requested {
                 return Ok(Some(Cancellation::Requested));
             }
@@ -72,7 +77,7 @@ impl JobStore {
             let queued = LostJob {
                 state: JobState::Queued,
                 phase: AttemptPhase::Turn,
-                ..LostJob::read(&row)?
+                ..lost
             };
             queued.write(connection, "").await?;
             let sql = "UPDATE codex_jobs SET not_before = COALESCE($7, {now} + $2), waits_for = $3, \
@@ -85,7 +90,8 @@ impl JobStore {
     }
 
     /// Recovers at most 200 jobs from workers whose leases have ended. Jobs of others are
-    /// recovered only if this machine runs them.
+    /// recovered only if this machine runs them. A job whose row cannot be read fails, and is not
+    /// returned.
     ///
     /// # Errors
     ///
@@ -105,7 +111,9 @@ impl JobStore {
         let reap = async |connection: &mut Connection| {
             let mut reaped = Vec::new();
             for row in connection.rows(&sql, vec![BATCH.into()]).await? {
-                let lost = LostJob::read(&row)?;
+                let Some(lost) = LostJob::read_or_fail(connection, &row).await? else {
+                    continue;
+                };
                 let ended = self.ended(connection, &lost).await?;
                 lost.write(connection, WORKER_LOST).await?;
                 reaped.push(ReapedJob {
@@ -161,7 +169,18 @@ struct LostJob {
 }
 
 impl LostJob {
-    fn read(row: &super::sql::Row) -> Result<Self, Fault> {
+    /// Reads a row. If it cannot be read, its job fails (`None`).
+    async fn read_or_fail(connection: &mut Connection, row: &Row) -> Result<Option<Self>, Fault> {
+        match Self::read(row) {
+            Ok(lost) => Ok(Some(lost)),
+            Err(fault) => {
+                fail_unreadable(connection, row, fault).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn read(row: &Row) -> Result<Self, Fault> {
         let phase = match truth(row, "looks")? {
             true => AttemptPhase::Look,
             false => AttemptPhase::Turn,

@@ -7,6 +7,7 @@
 use common::secrets::{MASK, mask};
 use serde_json::Value as Json;
 
+use super::cells::text;
 use super::columns::{NUMBERS, request_columns};
 use super::error::Fault;
 use super::sql::{Row, Value};
@@ -140,6 +141,14 @@ pub(super) struct Texts {
 }
 
 impl Texts {
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            prompt: text(row, "prompt")?,
+            run: row.text("run")?,
+            settings: row.text("settings")?,
+        })
+    }
+
     /// The texts with credentials masked; `None` if they hold none.
     pub(super) fn masked(&self) -> Option<Self> {
         let masked = Self {

@@ -136,18 +136,31 @@ pub(super) enum Row {
 impl Row {
     /// An optional number.
     pub(super) fn number(&self, column: &'static str) -> Result<Option<i64>, Fault> {
-        Ok(match self {
-            Self::Sqlite(row) => row.try_get(column)?,
-            Self::Postgres(row) => row.try_get(column)?,
-        })
+        let number: Result<Option<i64>, sqlx::Error> = match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        };
+        number.map_err(|error| of_column(column, error))
     }
 
     /// An optional text.
     pub(super) fn text(&self, column: &'static str) -> Result<Option<String>, Fault> {
-        Ok(match self {
-            Self::Sqlite(row) => row.try_get(column)?,
-            Self::Postgres(row) => row.try_get(column)?,
-        })
+        let text: Result<Option<String>, sqlx::Error> = match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        };
+        text.map_err(|error| of_column(column, error))
+    }
+}
+
+/// The fault of a value that cannot be read: SQLite stores values of any type in a column.
+fn of_column(column: &'static str, error: sqlx::Error) -> Fault {
+    match error {
+        sqlx::Error::ColumnDecode { source, .. } => Fault::Unreadable {
+            column,
+            error: source.to_string(),
+        },
+        other => other.into(),
     }
 }
 

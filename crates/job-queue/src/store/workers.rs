@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use settings::store_access::OthersJobs;
 
-use super::error::Fault;
+use super::cells::readable;
 use super::sql::Connection;
 use super::{Demand, JobStore, NewWorker, StoreError, WorkerRecord, WriteOutcome};
 use crate::logic::WorkerId;
@@ -78,9 +78,7 @@ impl JobStore {
                    {now} - heartbeat_at AS silent_for FROM codex_workers ORDER BY started_at, id";
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(sql, Vec::new()).await?;
-            rows.iter()
-                .map(WorkerRecord::read)
-                .collect::<Result<_, Fault>>()
+            readable(&rows, WorkerRecord::read)
         };
         reading!(self, look)
     }

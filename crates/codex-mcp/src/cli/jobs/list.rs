@@ -12,7 +12,7 @@ use common::output::{self, Output};
 use job_queue::job_json::{self, PROBLEMS_MARK};
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::Jobs;
-use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership};
+use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership, StoreError};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
@@ -104,7 +104,11 @@ impl Marks {
         for JobSummary { id, state, .. } in listed {
             match state {
                 JobState::Completed => {
-                    let job = store.get(id).await?;
+                    let job = match store.get(id).await {
+                        // Its row may be unreadable, which must not hide the list.
+                        Err(StoreError::Database { .. }) => None,
+                        job => job?,
+                    };
                     let troubled = job.filter(job_json::has_problems);
                     marks.with_problems.extend(troubled.map(|_| id.clone()));
                 }

@@ -39,7 +39,8 @@ use queue::{
     cancellation_is_answered_in_every_state, given_up_job_fails_or_runs_again,
     job_for_one_host_waits_for_it, job_is_claimed_once, job_is_stored_as_requested,
     job_submitted_twice_is_stored_once, job_with_expired_lease_fails_or_runs_again,
-    oldest_job_is_claimed_first, worker_without_its_lease_changes_nothing,
+    oldest_job_is_claimed_first, unreadable_rows_fail_and_other_jobs_are_claimed,
+    unreadable_rows_fail_and_other_jobs_are_recovered, worker_without_its_lease_changes_nothing,
 };
 use records::{
     changed_session_is_unproven, credentials_are_masked_when_a_job_ends,
@@ -95,6 +96,8 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         worker_without_its_lease_changes_nothing
         job_with_expired_lease_fails_or_runs_again
         given_up_job_fails_or_runs_again
+        unreadable_rows_fail_and_other_jobs_are_claimed
+        unreadable_rows_fail_and_other_jobs_are_recovered
         waiting_job_is_not_claimed_before_its_time
         waiting_job_can_be_cancelled
         waiting_job_is_rechecked_early

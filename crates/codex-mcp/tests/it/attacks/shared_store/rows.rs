@@ -259,3 +259,34 @@ async fn lost_row_with_a_changed_notifier_is_not_notified() {
     assert_eq!(host.notes_of("notify"), "told\n");
     assert_eq!(host.notes_of("spy"), "");
 }
+
+/// A row that nobody can read ends itself, and neither stops the worker nor hides other jobs.
+#[tokio::test]
+async fn unreadable_row_stops_no_other_job() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let honest = submit(&store, host.request("honest")).await;
+    let broken = insider.copy(&honest, &[("images", "'x'".to_owned())]).await;
+    let nameless = insider.copy(&honest, &[]).await;
+    let rename = format!("UPDATE codex_jobs SET id = 'x' WHERE id = '{nameless}'");
+    insider.run(&rename).await;
+    let last = submit(&store, host.request("last")).await;
+    let worker = host.worker();
+    for own in [&honest, &last] {
+        wait_until(&store, own, JobState::Completed).await;
+    }
+    let summary = store.summary(&broken).await.unwrap().unwrap();
+    assert_eq!(summary.state, JobState::Failed);
+    let error = summary.error.unwrap();
+    assert!(error.contains("cannot be read: images"), "{error}");
+    let spoil = format!("UPDATE codex_jobs SET images = 'x' WHERE id = '{last}'");
+    insider.run(&spoil).await;
+    let (code, listed, _) = host.run_jobs(&["list"]);
+    assert_eq!(code, 0);
+    for shown in [&honest, &broken, &last] {
+        assert!(listed.contains(&shown.as_str()[..8]), "{listed}");
+    }
+    host.finish(worker).await;
+}

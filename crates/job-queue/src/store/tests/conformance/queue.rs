@@ -1,6 +1,7 @@
 //! Submitting, claiming, renewing, finishing and cancelling jobs.
 
 use super::*;
+use crate::logic::JobId;
 
 fn full_request() -> Request {
     Request {
@@ -266,4 +267,92 @@ pub(super) async fn cancellation_is_answered_in_every_state(stage: &TestStore) {
     let refused = CancelResponse::Refused(JobState::Completed);
     assert_eq!(cancel(&done.id).await, Some(refused));
     assert_eq!(cancel(&new_job("unknown").id).await, None);
+}
+
+/// Changes of a job's row to what no program writes.
+fn unreadable_changes(stage: &TestStore) -> Vec<&'static str> {
+    let mut changes = vec![
+        "images = 'x'",
+        "run = '{'",
+        "timeout_ms = -1",
+        "retry = -1",
+        "attempts = 9223372036854775807",
+        "id = 'x'",
+    ];
+    if stage.location.path().is_some() {
+        // SQLite stores values of any type in a column.
+        changes.extend(["timeout_ms = 'x'", "prompt = x'ff'"]);
+    }
+    changes
+}
+
+async fn change_row(store: &JobStore, job: &JobId, change: &str) {
+    let sql = format!("UPDATE codex_jobs SET {change} WHERE id = $1");
+    let change = async |connection: &mut Connection| {
+        let values = vec![job.as_str().into()];
+        connection.run(&sql, values).await
+    };
+    assert_eq!(writing!(store, change).unwrap(), 1, "{sql}");
+}
+
+/// Checks that so many jobs have failed because of their rows, of which the one without a valid ID is
+/// not in lists.
+async fn assert_unreadable_rows_failed(store: &JobStore, number: usize) {
+    let failed = JobFilter {
+        status: Some(JobState::Failed),
+        ..JobFilter::default()
+    };
+    let listed = store.list(&failed, 99).await.unwrap();
+    let because = |job: &&JobSummary| {
+        let error = job.error.as_deref().unwrap_or_default();
+        error.starts_with("its row in the job store cannot be read: ")
+    };
+    assert_eq!(listed.jobs.iter().filter(because).count(), number - 1);
+    let left_out = listed.total - listed.jobs.len() as u64;
+    assert_eq!(left_out, 1, "{listed:#?}");
+}
+
+pub(super) async fn unreadable_rows_fail_and_other_jobs_are_claimed(stage: &TestStore) {
+    let store = stage.open().await;
+    let worker = new_worker_id();
+    let changes = unreadable_changes(stage);
+    for change in &changes {
+        let id = store.submit(&new_job("p")).await.unwrap();
+        change_row(&store, &id, change).await;
+    }
+    let good = store.submit(&new_job("p")).await.unwrap();
+    let claimed = claim(&store, &worker).await.unwrap();
+    assert_eq!(claimed.claim.job, good);
+    assert_eq!(claim(&store, &worker).await, None);
+    assert_unreadable_rows_failed(&store, changes.len()).await;
+}
+
+pub(super) async fn unreadable_rows_fail_and_other_jobs_are_recovered(stage: &TestStore) {
+    let store = stage.open().await;
+    // Only these decide what becomes of a lost job.
+    let changes = ["retry = -1", "attempts = -1", "id = 'x'"];
+    for change in changes {
+        let claim = running(&store, NONE).await;
+        change_row(&store, &claim.job, change).await;
+    }
+    let good = running(&store, NONE).await;
+    let reaped = reap_one(&store).await;
+    assert_eq!((reaped.job, reaped.state), (good.job, JobState::Failed));
+    assert_unreadable_rows_failed(&store, changes.len()).await;
+
+    // Claims whose answers were lost.
+    let worker = new_worker_id();
+    let mut claimed = Vec::new();
+    for _ in 0..3 {
+        store.submit(&new_job("p")).await.unwrap();
+        claimed.push(claim(&store, &worker).await.unwrap().claim);
+    }
+    change_row(&store, &claimed[0].job, "images = 'x'").await;
+    let found = store.reclaim(&worker, &[], LONG).await.unwrap();
+    assert_eq!(found.unwrap().claim, claimed[1]);
+    // A job that its worker gives up.
+    change_row(&store, &claimed[2].job, "retry = -1").await;
+    let given_up = store.give_up(&claimed[2], "why").await.unwrap();
+    assert_eq!(given_up, Some(JobState::Failed));
+    assert_unreadable_rows_failed(&store, changes.len() + 2).await;
 }
