@@ -1,5 +1,5 @@
-//! Instructions to the workers of running jobs. Each is taken once, by the attempt for which it
-//! was given.
+//! Instructions to the workers of running jobs. Each is taken by the attempt for which it was given,
+//! until it has an outcome.
 
 use settings::store_access::OthersJobs;
 
@@ -155,14 +155,14 @@ impl JobStore {
     }
 
     /// Takes the instructions for an attempt. No other attempt gets them, and they can no longer
-    /// be withdrawn.
+    /// be withdrawn. Those without an outcome are taken again, as an answer with them may be lost.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn take_instructions(&self, claim: &Claim) -> Result<Vec<Instruction>, StoreError> {
         let sql = "UPDATE codex_instructions SET taken = 1 \
-                   WHERE job = $1 AND attempt = $2 AND taken = 0 \
+                   WHERE job = $1 AND attempt = $2 AND outcome IS NULL \
                    RETURNING id, question, signature, data";
         let take = async |connection: &mut Connection| {
             let Some(row) = hold(connection, claim).await? else {

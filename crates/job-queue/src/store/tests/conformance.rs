@@ -26,8 +26,8 @@ use crate::logic::{
 };
 
 use instructions::{
-    instruction_is_taken_once_by_its_attempt, instruction_of_another_host_is_unproven,
-    question_has_one_answer,
+    instruction_is_taken_by_its_attempt_until_it_is_concluded,
+    instruction_of_another_host_is_unproven, question_has_one_answer,
 };
 use lists::{
     job_is_found_by_id_prefix, latest_job_of_a_directory_is_found,
@@ -119,7 +119,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         demand_depends_on_the_host
         questions_are_listed_while_their_attempt_runs
         changed_question_is_unproven
-        instruction_is_taken_once_by_its_attempt
+        instruction_is_taken_by_its_attempt_until_it_is_concluded
         question_has_one_answer
         instruction_of_another_host_is_unproven
         watcher_is_woken_by_changes

@@ -10,7 +10,7 @@ fn instruction(question: Option<&str>) -> NewInstruction {
     }
 }
 
-pub(super) async fn instruction_is_taken_once_by_its_attempt(stage: &TestStore) {
+pub(super) async fn instruction_is_taken_by_its_attempt_until_it_is_concluded(stage: &TestStore) {
     let store = stage.open().await;
     let claim = running(&store, LONG).await;
     let new = instruction(None);
@@ -34,7 +34,13 @@ pub(super) async fn instruction_is_taken_once_by_its_attempt(stage: &TestStore) 
     let taken = store.take_instructions(&claim).await.unwrap();
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].data, new.data.replace('\0', "\u{fffd}"));
-    assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
+    // The worker asks again if the answer with them was lost.
+    assert_eq!(store.take_instructions(&claim).await.unwrap(), taken);
+    let of_another = Claim {
+        attempt: claim.attempt + 1,
+        ..claim.clone()
+    };
+    assert_eq!(store.take_instructions(&of_another).await.unwrap(), []);
     assert_eq!(
         store.jobs_with_instructions(&claim.worker).await.unwrap(),
         []
@@ -46,6 +52,7 @@ pub(super) async fn instruction_is_taken_once_by_its_attempt(stage: &TestStore) 
     assert_eq!(store.withdraw(&new).await.unwrap(), WriteOutcome::Lost);
     let concluded = store.conclude(&claim, &taken[0].id, "no").await.unwrap();
     assert_eq!(concluded, WriteOutcome::Done);
+    assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
     let no = InstructionProgress::Concluded("no".to_owned());
     assert_eq!(store.progress(&new).await.unwrap(), no);
 
