@@ -88,10 +88,12 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// The disk is full.
+    /// The disk is full, a quota is used up, or the disk fails: SQLite does not tell the last two
+    /// apart.
     #[error(
-        "there is no room for the job store {store}: {error}. Make room on its disk, and try \
-         again; what was in the store is still there"
+        "there is no room for the job store {store}, or its disk fails: {error}. Make room on its \
+         disk, also within your quota, and try again; what was in the store is still there unless \
+         the disk fails"
     )]
     Full {
         /// Where.
@@ -131,6 +133,14 @@ pub enum StoreError {
         length: usize,
         /// The limit, in bytes.
         most: usize,
+    },
+    /// The database refuses the data that is to be stored.
+    #[error("the job store {store} refuses what is to be stored: {error}")]
+    Rejected {
+        /// Where.
+        store: String,
+        /// Why.
+        error: String,
     },
     /// The job belongs to others, and this machine does not manage their jobs.
     #[error(
@@ -282,6 +292,7 @@ impl Fault {
                     FaultKind::ReadOnly => StoreError::ReadOnly { store, error },
                     FaultKind::Full => StoreError::Full { store, error },
                     FaultKind::NotAStore => StoreError::NotAStore { store, error },
+                    FaultKind::Rejected => StoreError::Rejected { store, error },
                     FaultKind::Other => StoreError::Database { store, error },
                 }
             }
@@ -321,6 +332,7 @@ enum FaultKind {
     ReadOnly,
     Full,
     NotAStore,
+    Rejected,
     Other,
 }
 
@@ -374,13 +386,14 @@ fn of_database(error: &dyn DatabaseError) -> FaultKind {
 
 /// Source: <https://www.sqlite.org/rescode.html>
 fn of_sqlite(code: u32) -> FaultKind {
-    // The wal-index can't grow or be mapped: it lies on the same disk.
-    const SHM_SIZE: u32 = 4874;
-    match (code, code & 0xff) {
-        (SHM_SIZE, _) | (_, 13) => FaultKind::Full,
-        (_, 5 | 6) => FaultKind::Busy,
-        (_, 3 | 8 | 14) => FaultKind::ReadOnly,
-        (_, 26) => FaultKind::NotAStore,
+    match code & 0xff {
+        // A quota that is used up is an I/O error, as is a wal-index that cannot grow on a full
+        // disk.
+        10 | 13 => FaultKind::Full,
+        5 | 6 => FaultKind::Busy,
+        3 | 8 | 14 => FaultKind::ReadOnly,
+        18..=20 => FaultKind::Rejected,
+        26 => FaultKind::NotAStore,
         _ => FaultKind::Other,
     }
 }
@@ -388,12 +401,56 @@ fn of_sqlite(code: u32) -> FaultKind {
 /// Source: <https://www.postgresql.org/docs/current/errcodes-appendix.html>
 fn of_postgres(code: &str) -> FaultKind {
     match code {
-        "53100" => FaultKind::Full,
+        "53100" | "58030" => FaultKind::Full,
         "25006" => FaultKind::ReadOnly,
-        "40001" | "40P01" | "55P03" => FaultKind::Busy,
+        "40001" | "40P01" | "55P03" | "57014" => FaultKind::Busy,
         "53300" => FaultKind::Unreachable,
         "28000" | "28P01" => FaultKind::Refused,
         "3D000" => FaultKind::NoDatabase,
-        _ => FaultKind::Other,
+        _ => match code.get(..2) {
+            // The server has too little memory, or has reached a limit of its configuration.
+            Some("53") => FaultKind::Busy,
+            // Invalid data, violated constraints, and limits of the database.
+            Some("22" | "23" | "54") => FaultKind::Rejected,
+            _ => FaultKind::Other,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_refused_data_is_told_apart_from_a_failing_database() {
+        for (code, kind) in [
+            (5, FaultKind::Busy),
+            (13, FaultKind::Full),
+            // SQLITE_IOERR_WRITE and SQLITE_IOERR_SHMSIZE.
+            (778, FaultKind::Full),
+            (4874, FaultKind::Full),
+            (11, FaultKind::Other),
+            (18, FaultKind::Rejected),
+            // SQLITE_CONSTRAINT_TRIGGER.
+            (1811, FaultKind::Rejected),
+            (20, FaultKind::Rejected),
+        ] {
+            assert_eq!(of_sqlite(code), kind, "{code}");
+        }
+        for (code, kind) in [
+            ("53100", FaultKind::Full),
+            ("58030", FaultKind::Full),
+            ("53200", FaultKind::Busy),
+            ("53400", FaultKind::Busy),
+            ("57014", FaultKind::Busy),
+            ("53300", FaultKind::Unreachable),
+            ("22021", FaultKind::Rejected),
+            ("23514", FaultKind::Rejected),
+            ("54000", FaultKind::Rejected),
+            ("42P01", FaultKind::Other),
+            ("XX000", FaultKind::Other),
+        ] {
+            assert_eq!(of_postgres(code), kind, "{code}");
+        }
     }
 }

@@ -12,8 +12,7 @@ use crate::store::StoreError;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often a write is tried that the database itself refuses, as the cause may be the written
-/// data.
+/// How often a write is tried whose data the database refuses.
 const TRIES: u32 = 5;
 
 /// The health of the store. Trouble is logged once when the first call fails, and once when no
@@ -131,11 +130,11 @@ impl<'a> RetryLoop<'a> {
         }
     }
 
-    /// Whether the call fails because of its own data.
+    /// Whether the call fails because of its own data. Whatever else fails may be repaired.
     fn is_hopeless(&self, error: &StoreError) -> bool {
         match error {
             StoreError::TooLong { .. } => true,
-            StoreError::Database { .. } => self.failures + 1 >= TRIES,
+            StoreError::Rejected { .. } => self.failures + 1 >= TRIES,
             _ => false,
         }
     }
@@ -250,11 +249,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hopeless_write_is_given_up() {
+    async fn write_of_refused_data_is_given_up() {
         let store_health = StoreHealth::new();
-        let always = (0..100).map(|_| Err(broken()));
+        let refused = || StoreError::Rejected {
+            store: "a".to_owned(),
+            error: "b".to_owned(),
+        };
+        let always = (0..100).map(|_| Err(refused()));
         store_health.retry(answers(always)).await.unwrap_err();
         assert_eq!(store_health.failing.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_to_a_failing_database_is_not_given_up() {
+        let store_health = StoreHealth::new();
+        let failures = (0..100).map(|_| Err(broken())).chain([Ok(7)]);
+        assert_eq!(store_health.retry(answers(failures)).await.unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]

@@ -167,3 +167,29 @@ async fn worker_waits_while_the_disk_is_full() {
     assert_eq!(count(&log, "no room for the job store"), 1, "{log}");
     drop(store);
 }
+
+/// The server refuses the result more often than a worker tries to store what may be wrong data.
+#[tokio::test]
+async fn result_is_kept_while_postgres_lacks_memory() {
+    let server = Postgres::start(Durability::Unsynced);
+    let stage = WorkerFixture::postgres(&server);
+    let store = stage.open().await;
+    // A sequence also counts what is rolled back.
+    server.sql_in(
+        "jobs",
+        "CREATE SEQUENCE refusals; \
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
+         IF nextval('refusals') <= 6 THEN \
+         RAISE EXCEPTION 'out of memory' USING ERRCODE = '53200'; END IF; \
+         RETURN NEW; END$$; \
+         CREATE TRIGGER refuse BEFORE UPDATE OF result ON codex_jobs FOR EACH ROW \
+         WHEN (NEW.result IS NOT NULL) EXECUTE FUNCTION refuse()",
+    );
+    let id = stage.submit(&store, ":").await;
+    let worker = stage.worker(&[]);
+    let job = wait_until(&store, &id, JobState::Completed).await;
+    assert!(job.result.is_some());
+    let log = worker.finish().await;
+    assert_eq!(count(&log, "out of memory"), 1, "{log}");
+    stage.finish().await;
+}
