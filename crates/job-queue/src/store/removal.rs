@@ -1,13 +1,19 @@
-//! Removes jobs that ended long ago, with their events.
+//! Removes jobs that ended long ago, with their events. A job may have more events than one
+//! transaction can remove in time, so they go first, some at a time.
 
 use std::time::Duration;
 
 use settings::store_access::OthersJobs;
+use tokio::time::sleep;
 
 use super::error::Fault;
 use super::queue::{BATCH, millis};
 use super::sql::{Connection, Value};
-use super::{JobStore, StoreError};
+use super::{JobStore, PAUSE, StoreError};
+
+/// How many events one transaction removes: other writers wait meanwhile, and each event may be
+/// long.
+const EVENTS: u32 = 1000;
 
 impl JobStore {
     /// The condition of prunable jobs: they ended longer ago than the first parameter.
@@ -37,17 +43,16 @@ impl JobStore {
     }
 
     async fn remove(&self, old: &str, older_than: Duration) -> Result<u64, StoreError> {
+        let remove = async |connection: &mut Connection| {
+            remove_some(connection, old, millis(older_than)).await
+        };
         let mut removed = 0;
-        loop {
-            let remove = async |connection: &mut Connection| {
-                remove_some(connection, old, millis(older_than)).await
-            };
-            let some = writing!(self, remove)?;
-            removed += some;
-            if some < BATCH.into() {
-                return Ok(removed);
-            }
+        while let Some(jobs) = writing!(self, remove)? {
+            removed += jobs;
+            // Writers of other processes get their turn.
+            sleep(PAUSE).await;
         }
+        Ok(removed)
     }
 }
 
@@ -58,25 +63,33 @@ fn ended_before(may: &str) -> String {
     )
 }
 
+/// Removes some jobs and events. Returns the number of jobs; `None` if nothing was removed.
 async fn remove_some(
     connection: &mut Connection,
     old: &str,
     older_than: Value,
-) -> Result<u64, Fault> {
+) -> Result<Option<u64>, Fault> {
     let sql = format!("SELECT seq FROM codex_jobs WHERE {old} ORDER BY seq LIMIT $2 {{free}}");
     let rows = connection
         .rows(&sql, vec![older_than, BATCH.into()])
         .await?;
+    let mut jobs: u64 = 0;
+    let mut room = EVENTS;
     for row in &rows {
         let job = Value::Integer(row.number("seq")?);
-        for sql in [
-            "DELETE FROM codex_events WHERE job = $1",
-            "DELETE FROM codex_instructions WHERE job = $1",
-        ] {
-            connection.run(sql, vec![job.clone()]).await?;
+        let events = "DELETE FROM codex_events WHERE job = $1 AND sequence IN \
+                      (SELECT sequence FROM codex_events WHERE job = $1 \
+                      ORDER BY sequence LIMIT $2)";
+        let removed = connection.run(events, vec![job.clone(), room.into()]);
+        room = room.saturating_sub(u32::try_from(removed.await?).unwrap_or(u32::MAX));
+        if room == 0 {
+            break;
         }
+        let instructions = "DELETE FROM codex_instructions WHERE job = $1";
+        connection.run(instructions, vec![job.clone()]).await?;
         let this = "DELETE FROM codex_jobs WHERE seq = $1";
-        connection.run(this, vec![job]).await?;
+        jobs += connection.run(this, vec![job]).await?;
     }
-    Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+    let is_any = jobs > 0 || room < EVENTS;
+    Ok(is_any.then_some(jobs))
 }

@@ -141,17 +141,22 @@ impl Worker {
 
     async fn remove_old_jobs(&self) {
         let kept = self.options.keep_jobs;
+        let pause = (kept / 4).min(OLD_JOBS_EVERY);
         loop {
-            let remove = async || self.store.remove_old(kept).await;
-            match self.store_health.retry_forever(remove).await {
-                0 => {}
-                number => tracing::info!(
+            match self.store.remove_old(kept).await {
+                Ok(0) => {}
+                Ok(number) => tracing::info!(
                     "removed {} that had ended more than {} ago",
                     jobs(usize::try_from(number).unwrap_or(usize::MAX)),
                     humantime::format_duration(kept)
                 ),
+                // This is no outage of the store, during which no lost job is recovered.
+                Err(error) => tracing::warn!(
+                    "cannot remove old jobs: {error}. The worker tries again in {}",
+                    humantime::format_duration(pause)
+                ),
             }
-            sleep((kept / 4).min(OLD_JOBS_EVERY)).await;
+            sleep(pause).await;
         }
     }
 
@@ -261,7 +266,46 @@ impl Clocks {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::ConnectOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
+
     use super::*;
+    use crate::store::{JobStore, NewJob, Request};
+    use crate::worker::Options;
+    use crate::worker::attempt_spec::tests::TestHost;
+
+    /// The control is the job: it is still there.
+    #[tokio::test]
+    async fn failed_removal_of_old_jobs_is_no_outage_of_the_store() {
+        const WATCHED: Duration = Duration::from_millis(500);
+        let host = TestHost::new();
+        let options = Options {
+            keep_jobs: Duration::from_millis(20),
+            ..host.options()
+        };
+        let store = JobStore::open(&options.location, &options.access())
+            .await
+            .unwrap();
+        let job = NewJob::new(Request::new("p", "/missing"));
+        store.submit(&job).await.unwrap();
+        store.request_cancel(&job.id).await.unwrap();
+        let database = SqliteConnectOptions::new().filename(options.location.path().unwrap());
+        let mut database = database.connect().await.unwrap();
+        let refuse = "CREATE TRIGGER refuse BEFORE DELETE ON codex_jobs \
+                      BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        sqlx::raw_sql(refuse).execute(&mut database).await.unwrap();
+        let worker = Worker::new(store, options);
+        let watch = async {
+            sleep(WATCHED).await;
+            worker.store_health.healthy_for()
+        };
+        let healthy_for = tokio::select! {
+            () = worker.remove_old_jobs() => Duration::ZERO,
+            healthy_for = watch => healthy_for,
+        };
+        assert!(healthy_for >= WATCHED);
+        assert!(worker.store.get(&job.id).await.unwrap().is_some());
+    }
 
     #[test]
     fn sleep_of_the_machine_is_detected() {

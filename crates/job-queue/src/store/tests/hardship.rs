@@ -4,7 +4,10 @@ use std::fs;
 
 use testkit::SmallDisk;
 
+use super::conformance::finished;
+use super::counting::number;
 use super::*;
+use crate::logic::Ending;
 
 #[test]
 fn full_disk_loses_no_job() {
@@ -157,5 +160,42 @@ fn events_beyond_the_limit_are_dropped() {
         assert_eq!(last[1].sequence, MOST_EVENTS);
         assert_eq!(last[0].kind, "k");
         assert_eq!(last[1].kind, "codex-mcp/cut");
+    });
+}
+
+/// The server counts the events that each transaction removes.
+#[test]
+fn old_jobs_are_removed_in_small_transactions() {
+    let server = Postgres::start(Durability::Unsynced);
+    block_on(async {
+        let stage = TestStore::postgres(&server, "jobs");
+        let store = stage.open().await;
+        let event = NewEvent {
+            kind: "k".to_owned(),
+            data: "{}".to_owned(),
+        };
+        for events in [2500, 0, 10] {
+            store.submit(&new_job("p")).await.unwrap();
+            let claimed = claim(&store, &new_worker_id()).await.unwrap();
+            let events = vec![event.clone(); events];
+            store.append(&claimed.claim, &events).await.unwrap();
+            let how = finished(Ending::Completed);
+            store.finish(&claimed.claim, &how).await.unwrap();
+        }
+        server.sql_in(
+            "jobs",
+            "CREATE TABLE removals (transaction_id BIGINT); \
+             CREATE FUNCTION note_removal() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
+             INSERT INTO removals VALUES (txid_current()); RETURN OLD; END$$; \
+             CREATE TRIGGER note_removal BEFORE DELETE ON codex_events FOR EACH ROW \
+             EXECUTE FUNCTION note_removal()",
+        );
+        assert_eq!(store.prune(Duration::ZERO).await.unwrap(), 3);
+        let all = "SELECT COUNT(*) AS n FROM removals";
+        assert_eq!(number(&store, all).await, 2510);
+        let largest = "SELECT MAX(removed) AS n FROM (SELECT COUNT(*) AS removed \
+                       FROM removals GROUP BY transaction_id) AS transactions";
+        assert!(number(&store, largest).await <= 1000);
+        assert_eq!(store.list(&JobFilter::default(), 1).await.unwrap().total, 0);
     });
 }
