@@ -55,6 +55,17 @@ pub(super) fn millis(duration: Duration) -> Value {
         .into()
 }
 
+/// The condition that a job is none of these, whose IDs are the parameters from the number `first`
+/// on.
+pub(super) fn none_of(jobs: &[JobId], first: usize) -> String {
+    let parameters = (first..).take(jobs.len()).map(|n| format!("${n}"));
+    let parameters: Vec<String> = parameters.collect();
+    match jobs {
+        [] => "TRUE".to_owned(),
+        _ => format!("id NOT IN ({})", parameters.join(", ")),
+    }
+}
+
 fn written(rows: u64) -> WriteOutcome {
     match rows {
         0 => WriteOutcome::Lost,
@@ -159,11 +170,7 @@ impl JobStore {
         known: &[JobId],
         lease: Duration,
     ) -> Result<Option<ClaimedJob>, StoreError> {
-        let parameters: Vec<String> = (3..).take(known.len()).map(|n| format!("${n}")).collect();
-        let unknown = match known {
-            [] => "TRUE".to_owned(),
-            _ => format!("id NOT IN ({})", parameters.join(", ")),
-        };
+        let unknown = none_of(known, 3);
         let sql = format!(
             "UPDATE codex_jobs SET lease_until = {{now}} + $2 WHERE seq = (SELECT seq \
              FROM codex_jobs WHERE state = 'running' AND worker = $1 AND {unknown} \

@@ -9,7 +9,9 @@ use settings::store_access::OthersJobs;
 use super::cells::{cancellation, count, optional, parsed, truth};
 use super::error::Fault;
 use super::pool::Purpose;
-use super::queue::{BATCH, ENDED, FENCE, end, fail_unreadable, fence, millis, remove_open_dialog};
+use super::queue::{
+    BATCH, ENDED, FENCE, end, fail_unreadable, fence, millis, none_of, remove_open_dialog,
+};
 use super::sql::{Connection, Row, Value};
 use super::{Claim, Job, JobStore, NewEvent, Notify, ReapedJob, StoreError, events};
 use crate::logic::{
@@ -90,27 +92,29 @@ impl JobStore {
     }
 
     /// Recovers at most 200 jobs from workers whose leases have ended. Jobs of others are
-    /// recovered only if this machine runs them. A job whose row cannot be read fails, and is not
-    /// returned.
+    /// recovered only if this machine runs them, and those that the worker still works on (`held`)
+    /// not at all. A job whose row cannot be read fails, and is not returned.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn reap(&self) -> Result<Vec<ReapedJob>, StoreError> {
+    pub async fn reap(&self, held: &[JobId]) -> Result<Vec<ReapedJob>, StoreError> {
         let may = self.identity.may(OthersJobs::Run);
-        let lost = format!("state = 'running' AND lease_until < {{now}} AND {may}");
+        let not_held = none_of(held, 1);
+        let held: Vec<Value> = held.iter().map(|job| job.as_str().into()).collect();
+        let lost = format!("state = 'running' AND lease_until < {{now}} AND {may} AND {not_held}");
         let found = format!("SELECT 1 AS found FROM codex_jobs WHERE {lost} LIMIT 1");
-        let is_any = async |connection: &mut Connection| connection.row(&found, Vec::new()).await;
+        let is_any = async |connection: &mut Connection| connection.row(&found, held.clone()).await;
         if reading!(self, is_any)?.is_none() {
             return Ok(Vec::new());
         }
         let sql = format!(
             "SELECT {LOST} FROM codex_jobs \
-             WHERE {lost} ORDER BY lease_until LIMIT $1 {{free}}"
+             WHERE {lost} ORDER BY lease_until LIMIT {BATCH} {{free}}"
         );
         let reap = async |connection: &mut Connection| {
             let mut reaped = Vec::new();
-            for row in connection.rows(&sql, vec![BATCH.into()]).await? {
+            for row in connection.rows(&sql, held.clone()).await? {
                 let Some(lost) = LostJob::read_or_fail(connection, &row).await? else {
                     continue;
                 };

@@ -139,6 +139,6 @@ fn store_futures_are_send() {
         is_send(&store.append(&claimed.claim, &[]));
         is_send(&store.list(&JobFilter::default(), 1));
         is_send(&store.request_cancel(&job.id));
-        is_send(&store.reap());
+        is_send(&store.reap(&[]));
     });
 }

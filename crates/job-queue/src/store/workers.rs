@@ -1,10 +1,10 @@
 //! The workers of a store.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use settings::store_access::OthersJobs;
 
-use super::cells::readable;
+use super::cells::{moment, readable};
 use super::sql::Connection;
 use super::{Demand, JobStore, NewWorker, StoreError, WorkerRecord, WriteOutcome};
 use crate::logic::WorkerId;
@@ -33,14 +33,21 @@ impl JobStore {
         Ok(())
     }
 
-    /// Records the heartbeat of a worker; [`WriteOutcome::Lost`] if it must be registered again.
+    /// Records the heartbeat of a worker, and returns its moment by the database's clock; `None` if
+    /// the worker must be registered again.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
-    pub async fn heartbeat(&self, worker: &WorkerId) -> Result<WriteOutcome, StoreError> {
-        let sql = "UPDATE codex_workers SET heartbeat_at = {now} WHERE id = $1";
-        self.change_worker(sql, worker).await
+    pub async fn heartbeat(&self, worker: &WorkerId) -> Result<Option<SystemTime>, StoreError> {
+        let sql = "UPDATE codex_workers SET heartbeat_at = {now} WHERE id = $1 \
+                   RETURNING heartbeat_at";
+        let beat = async |connection: &mut Connection| {
+            let row = connection.row(sql, vec![worker.as_str().into()]).await?;
+            let now = row.map(|row| moment(&row, "heartbeat_at")).transpose();
+            now.map(Option::flatten)
+        };
+        writing!(self, beat)
     }
 
     /// Removes a worker that ends.
@@ -50,22 +57,14 @@ impl JobStore {
     /// [`StoreError`].
     pub async fn remove_worker(&self, worker: &WorkerId) -> Result<WriteOutcome, StoreError> {
         let sql = "DELETE FROM codex_workers WHERE id = $1";
-        self.change_worker(sql, worker).await
-    }
-
-    async fn change_worker(
-        &self,
-        sql: &str,
-        worker: &WorkerId,
-    ) -> Result<WriteOutcome, StoreError> {
-        let change = async |connection: &mut Connection| {
+        let remove = async |connection: &mut Connection| {
             let rows = connection.run(sql, vec![worker.as_str().into()]).await?;
             Ok(match rows {
                 0 => WriteOutcome::Lost,
                 _ => WriteOutcome::Done,
             })
         };
-        writing!(self, change)
+        writing!(self, remove)
     }
 
     /// The workers, in the order of their start.

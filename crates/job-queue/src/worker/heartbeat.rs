@@ -1,5 +1,6 @@
 //! Heartbeat, lost-worker recovery, and polling for cancellations and instructions.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::pending;
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,7 @@ use super::claiming::jobs;
 use super::engines::Login;
 use super::{SHUTDOWN_TIMEOUT, Worker, notifications};
 use crate::logic::JobId;
-use crate::store::{ReapedJob, StoreError, WriteOutcome};
+use crate::store::{ReapedJob, StoreError};
 
 /// After how many leases of silence a worker is forgotten.
 const FORGOTTEN_AFTER: u32 = 4;
@@ -72,20 +73,31 @@ impl Worker {
         let mut beats = interval(self.options.timing.heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut clocks = Clocks::now();
+        let store_clock = Cell::new(None);
         loop {
             beats.tick().await;
             if clocks.detect_sleep() {
-                self.store_health.record_sleep();
+                self.store_health.record_outage();
             }
             self.store_health
-                .retry_forever(async || self.beat().await)
+                .retry_forever(async || self.beat(&store_clock).await)
                 .await;
         }
     }
 
-    async fn beat(&self) -> Result<(), StoreError> {
-        if self.store.heartbeat(self.id()).await? == WriteOutcome::Lost {
-            self.store.register(&self.about).await?;
+    /// `store_clock` is the last reading of the store's clock.
+    async fn beat(&self, store_clock: &Cell<Option<ClockReading>>) -> Result<(), StoreError> {
+        let asked = Instant::now();
+        match self.store.heartbeat(self.id()).await? {
+            Some(said) => {
+                let reading = ClockReading::answered_now(asked, said);
+                let before = store_clock.replace(Some(reading));
+                let is_late = reading.waited() > self.options.timing.heartbeat.max(TOLERANCE);
+                if is_late || before.is_some_and(|before| reading.was_set_forward(&before)) {
+                    self.store_health.record_outage();
+                }
+            }
+            None => self.store.register(&self.about).await?,
         }
         // After an outage of the store or of this machine, other workers must first be able to
         // renew leases that have ended meanwhile.
@@ -93,7 +105,8 @@ impl Worker {
             return Ok(());
         }
         loop {
-            let reaped = self.store.reap().await?;
+            let held: Vec<JobId> = self.cancel_handles.borrow().keys().cloned().collect();
+            let reaped = self.store.reap(&held).await?;
             for lost in &reaped {
                 let (job, state) = (&lost.job, lost.state);
                 tracing::warn!("job {job} has lost its worker and is {state}");
@@ -238,7 +251,7 @@ struct Clocks {
     always: SystemTime,
 }
 
-/// How far the clocks may differ because the wall clock was set.
+/// How far two clocks may differ because one was set or is read late.
 const TOLERANCE: Duration = Duration::from_secs(2);
 
 impl Clocks {
@@ -264,15 +277,128 @@ impl Clocks {
     }
 }
 
+/// A reading of the store's clock, between two moments of this machine's.
+#[derive(Debug, Clone, Copy)]
+struct ClockReading {
+    asked: Instant,
+    said: SystemTime,
+    answered: Instant,
+}
+
+impl ClockReading {
+    fn answered_now(asked: Instant, said: SystemTime) -> Self {
+        Self {
+            asked,
+            said,
+            answered: Instant::now(),
+        }
+    }
+
+    /// How long the store took to answer.
+    fn waited(&self) -> Duration {
+        self.answered.duration_since(self.asked)
+    }
+
+    /// Whether the store's clock was set forward after an earlier reading.
+    fn was_set_forward(&self, before: &Self) -> bool {
+        let most = self.answered.duration_since(before.asked);
+        let said = self.said.duration_since(before.said);
+        said.is_ok_and(|said| said > most + TOLERANCE)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use sqlx::ConnectOptions;
     use sqlx::sqlite::SqliteConnectOptions;
 
     use super::*;
-    use crate::store::{JobStore, NewJob, Request};
-    use crate::worker::Options;
+    use crate::logic::JobState;
+    use crate::store::{JobStore, NewJob, Request, new_worker_id};
     use crate::worker::attempt_spec::tests::TestHost;
+    use crate::worker::cancel_handle::CancelHandle;
+    use crate::worker::{Options, Timing};
+
+    const HEARTBEAT: Duration = Duration::from_millis(20);
+
+    /// A registered worker, and a job of another one whose lease has ended.
+    async fn worker_and_lost_job(host: &TestHost) -> (Worker, JobId) {
+        let timing = Timing {
+            heartbeat: HEARTBEAT,
+            ..Timing::default()
+        };
+        let options = Options {
+            timing,
+            ..host.options()
+        };
+        let store = JobStore::open(&options.location, &options.access())
+            .await
+            .unwrap();
+        let mut job = NewJob::new(Request::new("p", "/missing"));
+        job.request.retry = 1;
+        store.submit(&job).await.unwrap();
+        let claimed = store.claim(&new_worker_id(), "there", Duration::ZERO).await;
+        assert!(claimed.unwrap().is_some());
+        let worker = Worker::new(store, options);
+        worker.store.register(&worker.about).await.unwrap();
+        sleep(2 * HEARTBEAT).await;
+        (worker, job.id)
+    }
+
+    async fn state(worker: &Worker, job: &JobId) -> JobState {
+        worker.store.summary(job).await.unwrap().unwrap().state
+    }
+
+    /// The control is the next heartbeat.
+    #[tokio::test]
+    async fn job_is_not_recovered_just_after_the_clock_of_the_store_was_set_forward() {
+        let host = TestHost::new();
+        let (worker, job) = worker_and_lost_job(&host).await;
+        let before = SystemTime::now() - Duration::from_secs(60);
+        let store_clock = Cell::new(Some(ClockReading::answered_now(Instant::now(), before)));
+        worker.beat(&store_clock).await.unwrap();
+        assert_eq!(state(&worker, &job).await, JobState::Running);
+        sleep(2 * HEARTBEAT).await;
+        worker.beat(&store_clock).await.unwrap();
+        assert_eq!(state(&worker, &job).await, JobState::Queued);
+    }
+
+    /// The control is the heartbeat after the end of the attempt.
+    #[tokio::test]
+    async fn job_is_not_recovered_while_this_worker_works_on_it() {
+        let host = TestHost::new();
+        let (worker, job) = worker_and_lost_job(&host).await;
+        let cancel = Rc::new(CancelHandle::default());
+        worker
+            .cancel_handles
+            .borrow_mut()
+            .insert(job.clone(), cancel);
+        let store_clock = Cell::new(None);
+        worker.beat(&store_clock).await.unwrap();
+        assert_eq!(state(&worker, &job).await, JobState::Running);
+        worker.cancel_handles.borrow_mut().clear();
+        worker.beat(&store_clock).await.unwrap();
+        assert_eq!(state(&worker, &job).await, JobState::Queued);
+    }
+
+    #[test]
+    fn set_clock_of_the_store_is_detected() {
+        let (here, there) = (Instant::now(), SystemTime::now());
+        let seconds = Duration::from_secs;
+        let reading = |asked, answered, said| ClockReading {
+            asked: here + seconds(asked),
+            said: there + seconds(said),
+            answered: here + seconds(answered),
+        };
+        let before = reading(0, 1, 0);
+        assert!(!reading(10, 11, 10).was_set_forward(&before));
+        assert!(reading(10, 11, 40).was_set_forward(&before));
+        // The answer came late.
+        assert!(!reading(10, 30, 29).was_set_forward(&before));
+        assert!(!before.was_set_forward(&reading(0, 1, 60)));
+    }
 
     /// The control is the job: it is still there.
     #[tokio::test]

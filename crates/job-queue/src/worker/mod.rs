@@ -24,8 +24,8 @@
 //! unless the job would run again elsewhere when its lease has ended, see
 //! [`Lease`](crate::logic::Lease). Events beyond the limit of the queue are dropped and counted.
 //! Jobs of other workers are recovered only after the store, and this machine, have been
-//! available for as long as those workers may take to renew their leases. A worker with an idle
-//! time also gives up a store that cannot be used for that time, once no job is worked on.
+//! available for as long as those workers may take to renew their leases, and the store's clock,
+//! by which leases end, was not set forward meanwhile. A worker with an idle time also gives up a store that cannot be used for that time, once no job is worked on.
 //!
 //! # When the account has reached a usage limit
 //!

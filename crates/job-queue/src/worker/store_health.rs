@@ -50,8 +50,9 @@ impl StoreHealth {
         }
     }
 
-    /// Records that this machine was asleep until now, although no call has failed.
-    pub(super) fn record_sleep(&self) {
+    /// Records an outage that has ended now, in which no call has failed: this machine or the store
+    /// was asleep, or the store's clock was set forward.
+    pub(super) fn record_outage(&self) {
         self.healthy_since.set(Instant::now());
     }
 

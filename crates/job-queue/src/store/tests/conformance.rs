@@ -53,7 +53,10 @@ use waits::{
     waiting_job_is_not_claimed_before_its_time, waiting_job_is_rechecked_early,
 };
 pub(super) use workers::watcher_is_woken_by_changes;
-use workers::{demand_depends_on_the_host, workers_are_registered_and_removed};
+use workers::{
+    demand_depends_on_the_host, held_job_with_expired_lease_is_not_recovered,
+    workers_are_registered_and_removed,
+};
 
 /// A lease of no time, which ends at the next moment of the database's clock.
 pub(super) const NONE: Duration = Duration::ZERO;
@@ -116,6 +119,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         old_jobs_of_others_are_not_removed_unasked
         credentials_are_masked_when_a_job_ends
         workers_are_registered_and_removed
+        held_job_with_expired_lease_is_not_recovered
         demand_depends_on_the_host
         questions_are_listed_while_their_attempt_runs
         changed_question_is_unproven
@@ -142,7 +146,7 @@ pub(super) fn finished(ending: Ending) -> FinishedJob {
 /// Waits until the database's clock has moved on.
 async fn reap_one(store: &JobStore) -> ReapedJob {
     wait_for("a lease that has expired", async || {
-        store.reap().await.unwrap().pop()
+        store.reap(&[]).await.unwrap().pop()
     })
     .await
 }

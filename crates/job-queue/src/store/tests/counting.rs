@@ -149,7 +149,7 @@ impl User {
                 self.store.prune(NONE).await.unwrap();
             }
             _ => {
-                self.store.reap().await.unwrap();
+                self.store.reap(&[]).await.unwrap();
             }
         }
     }

@@ -210,7 +210,7 @@ pub(super) async fn job_with_expired_lease_fails_or_runs_again(stage: &TestStore
     // A job with a valid lease is not recovered.
     store.submit(&new_job("r")).await.unwrap();
     claim(&store, &worker).await.unwrap();
-    assert_eq!(store.reap().await.unwrap(), []);
+    assert_eq!(store.reap(&[]).await.unwrap(), []);
 }
 
 pub(super) async fn given_up_job_fails_or_runs_again(stage: &TestStore) {

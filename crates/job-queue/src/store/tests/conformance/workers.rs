@@ -10,16 +10,11 @@ pub(super) async fn workers_are_registered_and_removed(stage: &TestStore) {
         pid: 4_194_304,
         concurrency: 4,
     };
-    assert_eq!(
-        store.heartbeat(&about.id).await.unwrap(),
-        WriteOutcome::Lost
-    );
+    assert_eq!(store.heartbeat(&about.id).await.unwrap(), None);
     store.register(&about).await.unwrap();
     store.register(&about).await.unwrap();
-    assert_eq!(
-        store.heartbeat(&about.id).await.unwrap(),
-        WriteOutcome::Done
-    );
+    let now = store.heartbeat(&about.id).await.unwrap().unwrap();
+    assert!(now <= SystemTime::now() && now > SystemTime::now() - LONG);
     let workers = store.workers().await.unwrap();
     assert_eq!(workers.len(), 1);
     assert_eq!(workers[0].about, about);
@@ -30,6 +25,25 @@ pub(super) async fn workers_are_registered_and_removed(stage: &TestStore) {
         WriteOutcome::Done
     );
     assert_eq!(store.workers().await.unwrap(), []);
+}
+
+/// The leases have ended as after a change of the database's clock.
+pub(super) async fn held_job_with_expired_lease_is_not_recovered(stage: &TestStore) {
+    let store = stage.open().await;
+    let held = running(&store, LONG).await;
+    let lost = running(&store, LONG).await;
+    let expire = async |connection: &mut Connection| {
+        let sql = "UPDATE codex_jobs SET lease_until = 1";
+        connection.run(sql, Vec::new()).await
+    };
+    writing!(store, expire).unwrap();
+    let reap = async || store.reap(std::slice::from_ref(&held.job)).await.unwrap();
+    let reaped = reap().await;
+    let reaped: Vec<_> = reaped.iter().map(|reaped| &reaped.job).collect();
+    assert_eq!(reaped, [&lost.job]);
+    assert_eq!(reap().await, []);
+    let renewed = store.renew(&held, LONG).await.unwrap();
+    assert_eq!(renewed, RenewOutcome::Held(Cancellation::NotRequested));
 }
 
 pub(super) async fn demand_depends_on_the_host(stage: &TestStore) {
