@@ -136,7 +136,7 @@ pub(super) struct Args {
     /// Notify somebody when the job ends, asks or stalls: mail:AGENT@TEAM,
     /// irc://HOST:PORT/CHANNEL, desktop, webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM
     /// ARGUMENTS, which gets the line as its last argument and the result on stdin; can be given
-    /// several times.
+    /// several times. A job that is cancelled while it waits in the queue notifies nobody.
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 
