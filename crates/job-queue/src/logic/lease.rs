@@ -11,6 +11,10 @@ use super::{Attempt, AttemptPhase, JobState};
 /// other workers may take the job. A job that would then run again must have ended here before,
 /// or it would run twice at once. Any other job continues, as nobody else will run it; should
 /// it have been taken nevertheless, its worker notices when it can reach the store.
+///
+/// A machine that has slept is the exception: the clock of the worker does not count the sleep, so
+/// a job that was taken meanwhile continues here until the answer to its next renewal, or until the
+/// lease ends by this clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     until: Instant,
