@@ -76,7 +76,8 @@ pub struct Report {
     pub stderr: String,
     /// The beginning of Codex's stdout beside events; only in jobs of older releases.
     pub stdout: String,
-    /// The first events, if the stream was requested.
+    /// The first events, if the stream was requested, without those that are nested too deep to be
+    /// read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_events: Option<Vec<Value>>,
     /// How many more events there were.
@@ -291,12 +292,18 @@ impl Report {
     }
 
     fn with_stream(self, stream: &Stream) -> Self {
-        // Each line was serialized from JSON.
-        let events = stream.lines.iter();
-        let events = events.filter_map(|line| serde_json::from_str(line).ok());
+        // Each line was serialized from JSON. But the arguments of a tool may be nested so deep that
+        // serde_json, which reads 127 levels, could not read them two levels deeper, in the report.
+        let in_report = |line: &String| {
+            let nested = serde_json::from_str::<[[Value; 1]; 1]>(&format!("[[{line}]]"));
+            nested.map(|[[event]]| event).ok()
+        };
+        let events: Vec<Value> = stream.lines.iter().filter_map(in_report).collect();
+        let too_deep = stream.lines.len().saturating_sub(events.len());
+        let too_deep = u64::try_from(too_deep).unwrap_or(u64::MAX);
         Self {
-            stream_events: Some(events.collect()),
-            more_stream_events: stream.dropped,
+            stream_events: Some(events),
+            more_stream_events: stream.dropped.saturating_add(too_deep),
             ..self
         }
     }
@@ -405,6 +412,28 @@ mod tests {
             report.failure.unwrap().in_words(),
             "You've hit your usage limit. Wait."
         );
+    }
+
+    #[test]
+    fn event_that_is_nested_too_deep_is_left_out_of_the_report() {
+        let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let mut stream = Stream::default();
+        stream.lines.extend([nested(125), nested(126)]);
+        let events = stream.lines.iter();
+        let events = events.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        // The control: with all events, the report cannot be read back.
+        let whole = Report {
+            stream_events: Some(events.collect()),
+            ..Report::default()
+        };
+        let text = serde_json::to_string(&whole).unwrap();
+        serde_json::from_str::<Report>(&text).unwrap_err();
+
+        let report = Report::default().with_stream(&stream);
+        let kept = report.stream_events.as_ref().map(Vec::len);
+        assert_eq!((kept, report.more_stream_events), (Some(1), 1));
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
     }
 
     #[test]
