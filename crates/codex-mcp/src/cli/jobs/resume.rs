@@ -7,6 +7,7 @@ use std::time::Duration;
 use codex_config::profile::ProfileName;
 use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::ThreadId;
+use common::secrets::MASK;
 use job_queue::call_settings::{Approval, CallSettings};
 use job_queue::logic::{JobId, JobPrefix};
 use job_queue::machine;
@@ -23,6 +24,7 @@ use super::find::{self, short};
 use super::list::owner;
 use super::submit::SubmitOptions;
 use crate::cli::prompt;
+use crate::cli::stored::complain;
 use crate::cli::values::word;
 
 const SAME: &str = "\
@@ -72,7 +74,7 @@ impl Args {
             ..spec(&job, &config)?
         };
         let spec = match job.origin {
-            Origin::ThisMachine => spec,
+            Origin::ThisMachine => without_masked(&job, spec),
             // The access that an unproven job asked for does not count.
             Origin::Unproven => JobSpec {
                 sandbox: None,
@@ -174,6 +176,41 @@ fn is_whole(job: &Job) -> Result<(), Failure> {
             "job {id} cannot be tried again: credentials in its prompt were masked when it ended; \
              submit it as a new job with `codex-mcp jobs submit`"
         ))),
+    }
+}
+
+/// The spec without the settings whose credentials were masked when the job ended: the new job would
+/// use the mask as a credential.
+fn without_masked(job: &Job, spec: JobSpec) -> JobSpec {
+    if job.prompt == PromptText::Whole {
+        return spec;
+    }
+    let (masked_keys, config): (Map<String, Value>, Map<String, Value>) = spec
+        .config
+        .into_iter()
+        .partition(|(_, value)| value.to_string().contains(MASK));
+    let (masked_notifiers, notify): (Vec<_>, Vec<_>) = spec
+        .notify
+        .into_iter()
+        .partition(|notifier| notifier.secret().contains(MASK));
+    let keys = masked_keys.into_iter().map(|(key, _)| key);
+    let notifiers = masked_notifiers.iter().map(ToString::to_string);
+    let left_out: Vec<String> = keys.chain(notifiers).collect();
+    if !left_out.is_empty() {
+        complain(
+            "warning",
+            &format!(
+                "left out of the new job, as their credentials were masked when job {} ended: {}. \
+                 `codex-mcp jobs submit --thread` continues the thread with settings that you give",
+                short(&job.summary.id),
+                left_out.join(", ")
+            ),
+        );
+    }
+    JobSpec {
+        config,
+        notify,
+        ..spec
     }
 }
 

@@ -363,3 +363,37 @@ async fn job_whose_prompt_was_masked_is_resumed_and_not_retried() {
     assert_eq!(resumed["prompt"], "more");
     assert_eq!(resumed["resume_session_id"], SESSION);
 }
+
+#[tokio::test]
+async fn resumed_job_goes_without_settings_that_were_masked() {
+    let stage = JobsFixture::new().await;
+    let work = stage.home.work();
+    let settings = json!({
+        "config": {
+            "mcp_servers.x.env": { "API_KEY": "hunter2hunter2" },
+            "model_verbosity": "low",
+        },
+        "notify": ["webhook:https://hooks.slack.com/services/T0/B0/s3cret", "desktop"],
+    });
+    let id = stage
+        .submit(Request {
+            settings: Some(settings),
+            ..Request::new("p", work.to_str().unwrap())
+        })
+        .await;
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Completed, report()).await;
+    let ended = stage.store.get(&id).await.unwrap().unwrap();
+    let masked = ended.request.settings.unwrap();
+    let key = &masked["config"]["mcp_servers.x.env"]["API_KEY"];
+    assert_eq!(key, "[masked]");
+
+    let output = stage.run(&["resume", short(&id), "q"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let names = "mcp_servers.x.env, webhook:https://hooks.slack.com/…";
+    assert!(output.stderr.contains(names), "{}", output.stderr);
+    let resumed = stage.printed(&output.stdout).await;
+    let settings = resumed.request.settings.unwrap();
+    assert_eq!(settings["config"], json!({ "model_verbosity": "low" }));
+    assert_eq!(settings["notify"], json!(["desktop"]));
+}
