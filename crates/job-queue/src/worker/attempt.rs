@@ -61,8 +61,12 @@ async fn run_claimed(mut held: HeldJob, claimed: ClaimedJob, asked: Instant) {
         asked.into_std(),
         worker.options.timing.lease,
     ));
+    let running = async {
+        held.earlier_ended().await;
+        run(worker, &claim, &job, &held.cancel).await
+    };
     let ended = tokio::select! {
-        ended = run(worker, &claim, &job, &held.cancel) => ended,
+        ended = running => ended,
         never = keep_lease(worker, &claim, &lease, &held.cancel) => match never {},
     };
     held.is_settled = !matches!(ended, AttemptEnd::Unwritten(_));
@@ -79,21 +83,43 @@ pub(super) struct HeldJob {
     worker: Rc<Worker>,
     job: JobId,
     cancel: Rc<CancelHandle>,
+    /// The handle of the worker's earlier attempt at the job, if that had not ended.
+    earlier: Option<Rc<CancelHandle>>,
     /// Whether the store has the outcome, or the job is not this worker's any more.
     is_settled: bool,
 }
 
 impl HeldJob {
-    pub(super) fn new(worker: &Rc<Worker>, job: &JobId) -> Self {
-        let cancel = Rc::new(CancelHandle::default());
+    /// Registers the attempt of a claim; `None` if an attempt with the same claim runs already. This
+    /// happens when the database has lost the claim, as in a failover with asynchronous replication,
+    /// and gives it once more: the writes of the running attempt are accepted again. Any other
+    /// earlier attempt has lost the job.
+    pub(super) fn new(worker: &Rc<Worker>, claim: &Claim) -> Option<Self> {
         let mut cancel_handles = worker.cancel_handles.borrow_mut();
-        cancel_handles.insert(job.clone(), Rc::clone(&cancel));
-        worker.unsettled.borrow_mut().remove(job);
-        Self {
+        let earlier = cancel_handles.get(&claim.job).cloned();
+        if let Some(earlier) = &earlier {
+            if earlier.attempt == claim.attempt && earlier.why() != Some(CancelReason::Lost) {
+                return None;
+            }
+            earlier.cancel(CancelReason::Lost);
+        }
+        let cancel = Rc::new(CancelHandle::of(claim.attempt));
+        cancel_handles.insert(claim.job.clone(), Rc::clone(&cancel));
+        worker.unsettled.borrow_mut().remove(&claim.job);
+        Some(Self {
             worker: Rc::clone(worker),
-            job: job.clone(),
+            job: claim.job.clone(),
             cancel,
+            earlier,
             is_settled: false,
+        })
+    }
+
+    /// Waits until the worker's earlier attempt at the job has ended, so that only one of them works
+    /// in the directory.
+    async fn earlier_ended(&self) {
+        if let Some(earlier) = &self.earlier {
+            earlier.ended.cancelled().await;
         }
     }
 }
@@ -112,6 +138,7 @@ impl Drop for HeldJob {
         {
             cancel_handles.remove(&self.job);
         }
+        self.cancel.ended.cancel();
     }
 }
 
@@ -500,10 +527,13 @@ impl fmt::Display for AttemptEnd {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::super::Timing;
+    use super::super::attempt_spec::tests::TestHost;
     use super::*;
     use crate::logic::WaitHistory;
-    use crate::store::new_worker_id;
+    use crate::store::{JobStore, new_worker_id};
 
     /// All combinations of cancel reasons and outcomes.
     #[test]
@@ -568,6 +598,33 @@ mod tests {
             }
             assert_eq!(cancel.why(), why, "{thread:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn later_attempt_waits_for_the_end_of_the_earlier_one() {
+        let host = TestHost::new();
+        let options = host.options();
+        let store = JobStore::open(&options.location, &options.access()).await;
+        let worker = Rc::new(Worker::new(store.unwrap(), options));
+        let (job, id) = (JobId::from_random(0), worker.id().clone());
+        let held = |attempt| {
+            let claim = Claim {
+                job: job.clone(),
+                worker: id.clone(),
+                attempt,
+            };
+            HeldJob::new(&worker, &claim)
+        };
+        let earlier = held(1).unwrap();
+        assert!(held(1).is_none(), "two attempts with one claim");
+        assert_eq!(earlier.cancel.why(), None);
+        let later = held(2).unwrap();
+        assert_eq!(earlier.cancel.why(), Some(CancelReason::Lost));
+        assert!(later.earlier_ended().now_or_never().is_none());
+        drop(earlier);
+        later.earlier_ended().await;
+        // The end of the earlier attempt does not remove the handle of the later one.
+        assert!(worker.cancel_handles.borrow().contains_key(&job));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Cancels an attempt, keeps the reason, and knows whether the store has the thread.
+//! Cancels an attempt, keeps the reason, and knows whether the store has the thread and whether the
+//! attempt has ended.
 
 use std::cell::Cell;
 
@@ -30,8 +31,12 @@ pub(super) enum ThreadRecord {
 /// Cancels a running attempt.
 #[derive(Debug, Default)]
 pub(super) struct CancelHandle {
+    /// The number of the attempt in its claim.
+    pub(super) attempt: u32,
     /// Cancelled with the attempt.
     pub(super) token: CancellationToken,
+    /// Cancelled once the attempt has ended.
+    pub(super) ended: CancellationToken,
     /// Woken when the store has instructions for it.
     pub(super) instructed: Notify,
     why: Cell<Option<CancelReason>>,
@@ -39,6 +44,14 @@ pub(super) struct CancelHandle {
 }
 
 impl CancelHandle {
+    /// The handle of the attempt with this number.
+    pub(super) fn of(attempt: u32) -> Self {
+        Self {
+            attempt,
+            ..Self::default()
+        }
+    }
+
     /// Cancels the attempt.
     pub(super) fn cancel(&self, why: CancelReason) {
         self.why.set(self.why.get().max(Some(why)));

@@ -102,7 +102,11 @@ impl Attempts {
     }
 
     fn begin(&mut self, TimedClaim(claimed, asked): TimedClaim) {
-        let held = HeldJob::new(&self.worker, &claimed.claim.job);
+        let Some(held) = HeldJob::new(&self.worker, &claimed.claim) else {
+            let job = &claimed.claim.job;
+            tracing::warn!("the job store had lost the claim to job {job}, which continues");
+            return;
+        };
         self.tasks
             .spawn_local(attempt::attempt(held, claimed, asked));
     }
@@ -222,6 +226,9 @@ async fn until(moment: Option<std::time::Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use settings::store_location::Location;
+    use sqlx::ConnectOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
     use tokio::task::LocalSet;
 
     use super::*;
@@ -255,6 +262,34 @@ mod tests {
             attempts.begin(found);
             let again = claim(&attempts.worker).await.unwrap();
             assert!(again.is_none(), "a second attempt at the same job");
+            attempts.tasks.shutdown().await;
+        };
+        LocalSet::new().run_until(test).await;
+    }
+
+    /// Puts the row of the job back as a failover does to a server that had not received the claim.
+    async fn lose_claim(worker: &Worker) {
+        let Location::Sqlite(path) = &worker.options.location else {
+            panic!("the store is no file");
+        };
+        let options = SqliteConnectOptions::new().filename(path);
+        let mut connection = options.connect().await.unwrap();
+        let sql = "UPDATE codex_jobs SET state = 'queued', attempts = 0, worker = NULL, \
+                   worker_host = NULL, started_at = NULL, lease_until = NULL";
+        sqlx::query(sql).execute(&mut connection).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn job_whose_claim_the_store_has_lost_is_begun_once() {
+        let host = TestHost::new();
+        let test = async {
+            let (mut attempts, found) = worker_with_claim(&host).await;
+            lose_claim(&attempts.worker).await;
+            let again = claim(&attempts.worker).await.unwrap().unwrap();
+            assert_eq!(again.0.claim, found.0.claim);
+            attempts.begin(found);
+            attempts.begin(again);
+            assert_eq!(attempts.tasks.len(), 1, "a second attempt at the same job");
             attempts.tasks.shutdown().await;
         };
         LocalSet::new().run_until(test).await;
