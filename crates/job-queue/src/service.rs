@@ -1,6 +1,7 @@
 //! Submits, shows, lists and cancels jobs, and waits for them. The tools and the command line
 //! both use this.
 
+mod change;
 mod instructions;
 
 use std::path::Path;
@@ -27,6 +28,8 @@ use super::store::{
 use super::worker::start::{StartError, Starter};
 use crate::logic::{CancelResponse, JobId, JobPrefix, JobState};
 use crate::thread_ids::{ThreadPrefix, ThreadPrefixError};
+
+use change::ChangeError;
 
 pub use instructions::{InstructError, NewAnswer, Response, decision_for};
 
@@ -66,6 +69,17 @@ pub enum JobsError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store's answer to a submission was lost, and the job could not be submitted again.
+    #[error(
+        "job {job} may have been submitted or not: {error}. Submit it again only if \
+         `codex-mcp jobs show {job}` finds no such job"
+    )]
+    SubmissionUnclear {
+        /// The ID of the job.
+        job: JobId,
+        /// The error of the last attempt.
+        error: StoreError,
+    },
     /// The worker has not followed an instruction.
     #[error(transparent)]
     Instruct(#[from] InstructError),
@@ -161,8 +175,8 @@ impl Jobs {
     ///
     /// # Errors
     ///
-    /// [`JobsError`]; nothing was submitted then, unless the connection to the store was lost
-    /// in between.
+    /// [`JobsError`]; nothing was submitted then, except perhaps after
+    /// [`JobsError::SubmissionUnclear`].
     pub async fn submit(&self, spec: JobSpec) -> Result<Submission, JobsError> {
         let continuation = match spec.continuation {
             Continuation::None => None,
@@ -198,13 +212,20 @@ impl Jobs {
         let job = NewJob::new(request);
         let prompt = Some(job.request.prompt.as_str());
         self.note(&job.id, event, AuditOutcome::Started, prompt)?;
-        let submitted = self.store().await?.submit(&job).await;
+        let store = self.store().await?;
+        let submitted = change::repeat(|| store.submit(&job)).await;
         let outcome = match submitted {
             Ok(_) => AuditOutcome::Succeeded,
             Err(_) => AuditOutcome::Failed,
         };
         self.note_end(&job.id, event, outcome);
-        submitted?;
+        submitted.map_err(|error| match error {
+            ChangeError::NotMade(error) => JobsError::Store(error),
+            ChangeError::Unclear(error) => JobsError::SubmissionUnclear {
+                job: job.id.clone(),
+                error,
+            },
+        })?;
         Ok(Submission {
             job: job.id,
             session: job.request.resume_session_id,

@@ -487,4 +487,4 @@ pub(super) fn millis(which: &'static str, time: Duration) -> Result<u32, BadJobS
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

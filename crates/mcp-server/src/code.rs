@@ -127,6 +127,8 @@ codes! {
         "Call again in a moment.";
     JobStore: "JOB_STORE", Pointless,
         "`codex-mcp config` shows where the store is; --store or CODEX_MCP_STORE names another.";
+    JobUnclear: "JOB_STORE", Pointless,
+        "Look at the job with call_status; call again only if the call has had no effect.";
     JobNotFound: "JOB_NOT_FOUND", Pointless,
         "call_jobs lists the jobs.";
     CouldNotRun: "COULD_NOT_RUN", Pointless,

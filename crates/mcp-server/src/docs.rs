@@ -92,6 +92,10 @@ fn meaning(code: Code) -> &'static str {
         Code::TeamFiles => "A file of the team cannot be read or written.",
         Code::JobStoreAway => "The store of jobs cannot be reached at the moment.",
         Code::JobStore => "The store of jobs cannot be used.",
+        Code::JobUnclear => {
+            "An answer of the store of jobs, or of the worker of a job, was lost: the call may have had \
+             its effect or not."
+        }
         Code::JobNotFound => "There is no job of this id.",
         Code::CouldNotRun => "The run could not begin.",
         Code::WorkerLost => "The process that ran the job died.",

@@ -98,7 +98,8 @@ fn load() -> Result<Config, String> {
 fn retry_error(failure: Failure) -> RetryError {
     match failure {
         Failure::NotFound(_) | Failure::Jobs(JobsError::NotFound(_)) => RetryError::Unknown,
-        Failure::Store(_) | Failure::Jobs(JobsError::Store(_)) => {
+        Failure::Store(_)
+        | Failure::Jobs(JobsError::Store(_) | JobsError::SubmissionUnclear { .. }) => {
             RetryError::Failed(failure.to_string())
         }
         _ => RetryError::Refused(failure.to_string()),

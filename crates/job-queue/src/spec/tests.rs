@@ -4,7 +4,7 @@ use settings::bounds::Bounds;
 
 use super::*;
 
-fn submitter(scope: StoreScope) -> Submitter {
+pub(crate) fn submitter(scope: StoreScope) -> Submitter {
     Submitter {
         program: "a client".to_owned(),
         identity: Some("arch".parse().unwrap()),

@@ -13,6 +13,11 @@ use tokio::time::sleep;
 use super::conformance::finished;
 use super::*;
 use crate::logic::{Ending, JobId, JobState};
+use crate::service::Jobs;
+use crate::spec::tests::submitter;
+use crate::spec::{JobSpec, StoreScope};
+use crate::worker::lock::{LockGuard, WorkerLock};
+use crate::worker::start::Starter;
 
 const JOBS: usize = 400;
 const WORKERS: usize = 4;
@@ -294,5 +299,111 @@ fn committed_change_is_reported_as_made_if_its_notification_fails() {
         store.submit(&new_job("q")).await.unwrap();
         let all = store.list(&JobFilter::default(), 1).await.unwrap();
         assert_eq!(all.total, 2);
+    });
+}
+
+/// Passes connections on. As often as `left` says, it breaks a connection when the server has
+/// committed, instead of passing on its answer.
+async fn lose_answers(listener: TcpListener, to: u16, left: Arc<AtomicUsize>) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        let left = Arc::clone(&left);
+        tokio::spawn(async move {
+            let mut server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+            let (mut request, mut answer) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+            loop {
+                tokio::select! {
+                    length = client.read(&mut request) => {
+                        let Ok(length @ 1..) = length else { return };
+                        server.write_all(&request[..length]).await.unwrap();
+                        if commits(&request[..length]) && take_one(&left) {
+                            server.read_exact(&mut answer[..1]).await.unwrap();
+                            return;
+                        }
+                    }
+                    length = server.read(&mut answer) => {
+                        let Ok(length @ 1..) = length else { return };
+                        client.write_all(&answer[..length]).await.unwrap();
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn commits(bytes: &[u8]) -> bool {
+    let statement = b"COMMIT";
+    let mut parts = bytes.windows(statement.len());
+    parts.any(|part| part == statement)
+}
+
+/// Counts down. Returns whether there was one left.
+fn take_one(left: &AtomicUsize) -> bool {
+    let is_left = left.load(Ordering::Relaxed) > 0;
+    if is_left {
+        left.fetch_sub(1, Ordering::Relaxed);
+    }
+    is_left
+}
+
+/// The jobs of a store whose answers can be lost.
+struct UnreliableJobs {
+    jobs: Jobs,
+    /// How many answers are lost from now on.
+    left: Arc<AtomicUsize>,
+    stage: TestStore,
+    /// As long as it is held, no worker is started.
+    _lock: LockGuard,
+}
+
+impl UnreliableJobs {
+    async fn at(server: &Postgres) -> Self {
+        let _ = server.database("jobs");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let left = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(lose_answers(listener, server.port(), Arc::clone(&left)));
+        let stage = TestStore::at(&format!("postgres://postgres@127.0.0.1:{port}/jobs"));
+        let (location, state) = (stage.location.clone(), stage.state.path());
+        let lock = WorkerLock::of(&location, state).try_take().unwrap();
+        let starter = Starter::new(location.clone(), state, None);
+        let submitter = submitter(StoreScope::Anywhere);
+        Self {
+            jobs: Jobs::new(location, stage.access(), starter, submitter),
+            left,
+            _lock: lock.unwrap(),
+            stage,
+        }
+    }
+
+    async fn submit(&self, prompt: &str) -> JobId {
+        let spec = JobSpec::new(prompt, self.stage.state.path());
+        self.jobs.submit(spec).await.unwrap().job
+    }
+
+    fn lose_one_answer(&self) {
+        self.left.store(1, Ordering::Relaxed);
+    }
+
+    fn is_answer_lost(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+}
+
+#[test]
+fn job_whose_submission_got_no_answer_is_submitted_once() {
+    let server = Postgres::start_on_tcp(Durability::Unsynced, &NETWORK);
+    block_on(async {
+        let unreliable = UnreliableJobs::at(&server).await;
+        let store = unreliable.jobs.store().await.unwrap();
+        // The control: the store reports an error, and has the job.
+        unreliable.lose_one_answer();
+        let error = store.submit(&new_job("p")).await.unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+        unreliable.lose_one_answer();
+        let submitted = unreliable.submit("q").await;
+        assert!(unreliable.is_answer_lost());
+        let all = store.list(&JobFilter::default(), 3).await.unwrap();
+        let ids: Vec<&JobId> = all.jobs.iter().map(|job| &job.id).collect();
+        assert_eq!((all.total, ids[0]), (2, &submitted));
     });
 }

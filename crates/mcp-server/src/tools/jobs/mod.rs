@@ -171,6 +171,7 @@ impl From<JobsError> for ToolError {
             JobsError::Spec(_) | JobsError::Ambiguous { .. } => {
                 Self::new(Code::InvalidArgument, error.to_string())
             }
+            JobsError::SubmissionUnclear { .. } => Self::new(Code::JobUnclear, error.to_string()),
             JobsError::Instruct(error) => error.into(),
             JobsError::Audit(_) => Self::new(Code::TeamFiles, error.to_string()),
         }
@@ -198,5 +199,30 @@ impl From<StoreError> for ToolError {
             _ => Code::JobStore,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorNames;
+
+    fn is_retryable(error: JobsError) -> bool {
+        let object = ToolError::from(error).object(ErrorNames::Own);
+        assert_eq!(object["code"], "JOB_STORE");
+        object["retryable"] == true
+    }
+
+    #[test]
+    fn submission_that_may_have_been_made_is_not_retryable() {
+        let lost = || StoreError::Unreachable {
+            store: "a".to_owned(),
+            error: "b".to_owned(),
+        };
+        assert!(is_retryable(lost().into()));
+        assert!(!is_retryable(JobsError::SubmissionUnclear {
+            job: JobId::from_random(0),
+            error: lost(),
+        }));
     }
 }
