@@ -80,6 +80,17 @@ pub enum JobsError {
         /// The error of the last attempt.
         error: StoreError,
     },
+    /// An answer of the store about an instruction was lost, and there was none to a later request.
+    #[error(
+        "the worker of job {job} may have been instructed or not: {error}. See `codex-mcp jobs logs \
+         {job}` before you repeat it"
+    )]
+    InstructionUnclear {
+        /// The ID of the job.
+        job: JobId,
+        /// The error of the last attempt.
+        error: StoreError,
+    },
     /// The worker has not followed an instruction.
     #[error(transparent)]
     Instruct(#[from] InstructError),

@@ -170,9 +170,10 @@ impl From<JobsError> for Refusal {
         match error {
             JobsError::NotFound(_) => NO_JOB,
             JobsError::Spec(_) => Self::Wrong(error.to_string()),
-            JobsError::Store(_) | JobsError::SubmissionUnclear { .. } | JobsError::Audit(_) => {
-                Self::Failed(error.to_string())
-            }
+            JobsError::Store(_)
+            | JobsError::SubmissionUnclear { .. }
+            | JobsError::InstructionUnclear { .. }
+            | JobsError::Audit(_) => Self::Failed(error.to_string()),
             JobsError::Instruct(
                 InstructError::NotOffered { .. }
                 | InstructError::WantsWords { .. }

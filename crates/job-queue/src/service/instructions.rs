@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use settings::bounds::OutOfBounds;
 use tokio::time::{Instant, timeout_at};
 
+use super::change::{self, ChangeError};
 use super::{Jobs, JobsError};
 use crate::call_settings::CallSettings;
 use crate::directive::{Answer, Directive};
@@ -175,8 +176,8 @@ impl Jobs {
     ///
     /// # Errors
     ///
-    /// [`JobsError`]. After an [`InstructError`], the question was not answered, except for
-    /// [`InstructError::Unknown`].
+    /// [`JobsError`]. The question was not answered then, except perhaps after
+    /// [`InstructError::Unknown`] and [`JobsError::InstructionUnclear`].
     pub async fn respond(
         &self,
         id: &JobId,
@@ -276,8 +277,16 @@ impl Jobs {
     async fn instruct_worker(&self, id: &JobId, directive: &Directive) -> Result<(), JobsError> {
         let new = directive.instruction().map_err(InstructError::from)?;
         let question = || new.question.clone().unwrap_or_default();
+        let unclear = |error| JobsError::InstructionUnclear {
+            job: id.clone(),
+            error,
+        };
         let store = self.store().await?;
-        let given = store.instruct(id, &new).await?;
+        let given = change::repeat(|| store.instruct(id, &new)).await;
+        let given = given.map_err(|error| match error {
+            ChangeError::NotMade(error) => JobsError::Store(error),
+            ChangeError::Unclear(error) => unclear(error),
+        })?;
         match given.ok_or_else(|| JobsError::NotFound(id.to_string()))? {
             InstructOutcome::Given => {}
             InstructOutcome::NotRunning(state) => {
@@ -297,10 +306,13 @@ impl Jobs {
         let until = Instant::now() + TIMEOUT;
         let mut watch = store.watch();
         loop {
-            match self.followed(&new, until).await? {
-                Some(followed) => return Ok(followed?),
+            match self.followed(&new, until).await {
+                Ok(Some(followed)) => return Ok(followed?),
+                Err(error) if !error.is_retryable() || Instant::now() >= until => {
+                    return Err(unclear(error));
+                }
                 // The loop checks both the change and the time.
-                None => drop(timeout_at(until, watch.changed()).await),
+                Ok(None) | Err(_) => drop(timeout_at(until, watch.changed()).await),
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use testkit::postgres::Network;
+use testkit::wait::wait_for;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -201,7 +202,7 @@ fn standby_is_inspected_only() {
         assert!(error.is_retryable(), "{error:?}");
         assert!(error.to_string().contains("standby"), "{error}");
         // The commit was on the standby before it was reported, but may not be visible yet.
-        testkit::wait::wait_for("the job on the standby", async || {
+        wait_for("the job on the standby", async || {
             let store = JobStore::inspect(&there.location, &there.access()).await;
             let jobs = store.ok()?.list(&JobFilter::default(), 1).await.unwrap();
             (jobs.total == 1).then_some(())
@@ -405,5 +406,32 @@ fn job_whose_submission_got_no_answer_is_submitted_once() {
         let all = store.list(&JobFilter::default(), 3).await.unwrap();
         let ids: Vec<&JobId> = all.jobs.iter().map(|job| &job.id).collect();
         assert_eq!((all.total, ids[0]), (2, &submitted));
+    });
+}
+
+#[test]
+fn instruction_that_got_no_answer_is_given_once() {
+    let server = Postgres::start_on_tcp(Durability::Unsynced, &NETWORK);
+    block_on(async {
+        let unreliable = UnreliableJobs::at(&server).await;
+        let job = unreliable.submit("p").await;
+        let store = unreliable.jobs.store().await.unwrap();
+        let ClaimedJob { claim, .. } = claim(store, &new_worker_id()).await.unwrap();
+        unreliable.lose_one_answer();
+        let steered = unreliable.jobs.steer(&job, "more".to_owned());
+        let worker = async {
+            wait_for("the loss of an answer", async || {
+                unreliable.is_answer_lost().then_some(())
+            })
+            .await;
+            let taken = wait_for("the instruction", async || {
+                store.take_instructions(&claim).await.unwrap().pop()
+            });
+            let concluded = store.conclude(&claim, &taken.await.id, DONE).await;
+            assert_eq!(concluded.unwrap(), WriteOutcome::Done);
+        };
+        let (steered, ()) = tokio::join!(steered, worker);
+        steered.unwrap();
+        assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
     });
 }

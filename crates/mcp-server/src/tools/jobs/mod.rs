@@ -171,7 +171,9 @@ impl From<JobsError> for ToolError {
             JobsError::Spec(_) | JobsError::Ambiguous { .. } => {
                 Self::new(Code::InvalidArgument, error.to_string())
             }
-            JobsError::SubmissionUnclear { .. } => Self::new(Code::JobUnclear, error.to_string()),
+            JobsError::SubmissionUnclear { .. } | JobsError::InstructionUnclear { .. } => {
+                Self::new(Code::JobUnclear, error.to_string())
+            }
             JobsError::Instruct(error) => error.into(),
             JobsError::Audit(_) => Self::new(Code::TeamFiles, error.to_string()),
         }
@@ -182,7 +184,8 @@ impl From<InstructError> for ToolError {
     fn from(error: InstructError) -> Self {
         let code = match error {
             InstructError::NotRunning(_) | InstructError::Ended => Code::JobEnded,
-            InstructError::NotTaken | InstructError::Unknown => Code::JobStoreAway,
+            InstructError::NotTaken => Code::JobStoreAway,
+            InstructError::Unknown => Code::JobUnclear,
             InstructError::Json(_) => Code::Internal,
             InstructError::OutOfBounds(_) => Code::OutOfBounds,
             _ => Code::InvalidArgument,
@@ -214,15 +217,28 @@ mod tests {
     }
 
     #[test]
-    fn submission_that_may_have_been_made_is_not_retryable() {
+    fn call_that_may_have_had_its_effect_is_not_retryable() {
         let lost = || StoreError::Unreachable {
             store: "a".to_owned(),
             error: "b".to_owned(),
         };
-        assert!(is_retryable(lost().into()));
-        assert!(!is_retryable(JobsError::SubmissionUnclear {
-            job: JobId::from_random(0),
-            error: lost(),
-        }));
+        let job = JobId::from_random(0);
+        let cases: [(JobsError, bool); 5] = [
+            (lost().into(), true),
+            (InstructError::NotTaken.into(), true),
+            (InstructError::Unknown.into(), false),
+            (
+                JobsError::SubmissionUnclear {
+                    job: job.clone(),
+                    error: lost(),
+                },
+                false,
+            ),
+            (JobsError::InstructionUnclear { job, error: lost() }, false),
+        ];
+        for (error, expected) in cases {
+            let words = error.to_string();
+            assert_eq!(is_retryable(error), expected, "{words}");
+        }
     }
 }
