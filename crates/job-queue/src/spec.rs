@@ -16,9 +16,9 @@ use goal_run::logic::notifier::Notifier;
 use safe_files::directory::resolved;
 use safe_files::off_runtime::OffRuntimeError;
 use serde_json::{Map, Value};
-use settings::ThreadDefaults;
 use settings::bounds::{Bounds, OutOfBounds, sandbox_mode};
 use settings::store_location::Location;
+use settings::{ExplicitSettings, ThreadDefaults};
 
 use super::call_settings::{Approval, CallSettings, ThreadMail};
 use super::store::Request;
@@ -293,20 +293,22 @@ impl Submitter {
         }
         let pictures = pictures(&spec, &cwd)?;
         let codex = self.codex()?;
-        let set = &self.defaults;
         let text = |path: &Path| path.to_str().map(str::to_owned);
         let settings = self.settings(&spec, &cwd)?;
+        let explicit = ExplicitSettings {
+            has_profile: spec.profile.is_some(),
+            config: &spec.config,
+        };
         let asked = spec.sandbox.or_else(|| sandbox_mode(&spec.config));
-        let sandbox = self.asked_or_configured(asked)?;
+        let sandbox = self.asked_or_configured(asked, explicit)?;
         let sandbox = self
             .bounds
             .sandbox_of_job(sandbox, spec.profile.as_ref(), &cwd)?;
-        let effort = spec
-            .effort
-            .or(set.reasoning_effort.as_ref().map(|set| set.value));
-        let model = spec
-            .model
-            .or_else(|| set.model.as_ref().map(|set| set.value.clone()));
+        let set = &self.defaults;
+        let effort = explicit.default_unless_set("model_reasoning_effort", &set.reasoning_effort);
+        let effort = spec.effort.or(effort.map(|set| set.value));
+        let model = explicit.default_unless_set("model", &set.model);
+        let model = spec.model.or(model.map(|set| set.value));
         let run_on = match (self.scope, &continuation) {
             // The machine's name may change.
             (StoreScope::Here, _) => None,
@@ -391,15 +393,16 @@ impl Submitter {
         Ok(settings)
     }
 
-    /// The requested sandbox, or else that of our own configuration.
+    /// The requested sandbox, or else that of our own configuration, unless a profile decides.
     pub(super) fn asked_or_configured(
         &self,
         asked: Option<SandboxMode>,
+        explicit: ExplicitSettings<'_>,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
         if let Some(asked) = asked {
             self.bounds.check_sandbox(asked)?;
         }
-        let set = self.defaults.sandbox.as_ref();
+        let set = explicit.default_unless_set("sandbox_mode", &self.defaults.sandbox);
         let set = set.map(|set| self.bounds.narrowed(set.value));
         Ok(asked.or(set))
     }

@@ -10,7 +10,7 @@ use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
-use settings::{ConfigError, Setting, ThreadDefaults};
+use settings::{ConfigError, ExplicitSettings, Setting, ThreadDefaults};
 
 /// The longest prompt that is read from a file, in bytes. Codex reads its own instructions from
 /// files of up to 32 KiB (`project_doc_max_bytes`).
@@ -162,10 +162,7 @@ impl Defaults {
 
     fn apply_in(&self, given: Settings, context: Option<Context>) -> Settings {
         let mut settings = given;
-        let explicit = ExplicitSettings {
-            profile: settings.profile.is_some(),
-            config: &settings.thread.config,
-        };
+        let explicit = ExplicitSettings::of(&settings);
         let (model, sandbox, policy, effort) = (
             explicit.default_unless_set("model", &self.model),
             explicit.default_unless_set("sandbox_mode", &self.sandbox),
@@ -195,7 +192,7 @@ impl Defaults {
         let config = given.get("config").and_then(Value::as_object);
         let config = config.unwrap_or(&nothing);
         let explicit = ExplicitSettings {
-            profile: is_given("profile"),
+            has_profile: is_given("profile"),
             config,
         };
         let requested = given.get("cwd").and_then(Value::as_str);
@@ -243,19 +240,6 @@ impl Defaults {
             behind: context.map(|context| context.text()),
             ..Additions::default()
         }
-    }
-}
-
-/// The settings that a call gives in other ways than by their own parameters.
-struct ExplicitSettings<'a> {
-    profile: bool,
-    config: &'a Map<String, Value>,
-}
-
-impl ExplicitSettings<'_> {
-    fn default_unless_set<T: Clone>(&self, key: &str, default: &Option<T>) -> Option<T> {
-        let explicit = self.profile || self.config.contains_key(key);
-        default.clone().filter(|_| !explicit)
     }
 }
 

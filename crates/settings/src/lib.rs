@@ -46,6 +46,7 @@ mod config;
 #[cfg(test)]
 mod docs;
 mod error;
+mod explicit_settings;
 mod eyes;
 mod file;
 mod flags;
@@ -71,6 +72,7 @@ pub use alerts::AlertSettings;
 pub use bound_settings::BoundSettings;
 pub use config::{Config, load, load_in};
 pub use error::ConfigError;
+pub use explicit_settings::ExplicitSettings;
 pub use eyes::EyesSettings;
 pub use flags::Flags;
 pub use jobs::{CONCURRENCY, DEFAULT_SANDBOX, JobSettings};

@@ -15,6 +15,7 @@ use goal_run::spec::{Approve, RunSpec};
 use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use settings::ExplicitSettings;
 use settings::bounds::{OutOfBounds, SubmitterBound};
 
 use crate::call_settings::ThreadMail;
@@ -155,16 +156,17 @@ impl Submitter {
     /// Fills in the configured settings where the specification sets none.
     fn fill_in(&self, run: &mut RunSpec) -> Result<(), OutOfBounds> {
         let set = &self.defaults;
-        let thread = &mut run.settings.thread;
-        if thread.model.is_none() {
-            thread.model = set.model.as_ref().map(|set| set.value.clone());
-        }
+        let explicit = ExplicitSettings::of(&run.settings);
+        let model = explicit.default_unless_set("model", &set.model);
+        let effort = explicit.default_unless_set("model_reasoning_effort", &set.reasoning_effort);
+        let sandbox = self.asked_or_configured(run.settings.thread.sandbox, explicit)?;
         let profile = run.settings.profile.as_ref();
-        let sandbox = self.asked_or_configured(thread.sandbox)?;
-        thread.sandbox = self.bounds.sandbox(sandbox, profile, &run.repo)?;
-        let effort = set.reasoning_effort.as_ref().map(|set| set.value);
-        let manner = &mut run.settings.model_options;
-        manner.effort = manner.effort.or(effort);
+        let sandbox = self.bounds.sandbox(sandbox, profile, &run.repo)?;
+        let thread = &mut run.settings.thread;
+        thread.sandbox = sandbox;
+        thread.model = thread.model.take().or(model.map(|set| set.value));
+        let options = &mut run.settings.model_options;
+        options.effort = options.effort.or(effort.map(|set| set.value));
         Ok(())
     }
 
@@ -174,7 +176,9 @@ impl Submitter {
             return Some(ReadOnlyCause::Bound(bound.to_string()));
         }
         let is_read_only = |mode: SandboxMode| mode == SandboxMode::ReadOnly;
-        match (run.settings.thread.sandbox, &self.defaults.sandbox) {
+        let explicit = ExplicitSettings::of(&run.settings);
+        let set = explicit.default_unless_set("sandbox_mode", &self.defaults.sandbox);
+        match (run.settings.thread.sandbox, set) {
             (Some(asked), _) if is_read_only(asked) => {
                 Some(ReadOnlyCause::Setting("sandbox of the call".to_owned()))
             }
@@ -217,6 +221,7 @@ mod tests {
 
     use super::*;
     use codex_engine::binary::Source;
+    use codex_protocol::codex::Effort;
     use settings::Setting;
     use settings::Source as SetBy;
     use settings::ThreadDefaults;
@@ -268,6 +273,33 @@ mod tests {
         assert_eq!(stored.team, Some("builders".parse().unwrap()));
         let anywhere = request(StoreScope::Anywhere, spec).unwrap();
         assert_eq!(anywhere.run_on.as_deref(), Some("here"));
+    }
+
+    /// A profile that is narrower than our own configuration stays in force.
+    #[test]
+    fn profile_of_a_run_takes_precedence_over_settings() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("careful.config.toml"), "").unwrap();
+        let mut submitter = submitter(StoreScope::Here);
+        submitter.codex_home = directory.path().into();
+        let defaults = &mut submitter.defaults;
+        defaults.model = Some(Setting::new("set".to_owned(), SetBy::Default));
+        defaults.reasoning_effort = Some(Setting::new(Effort::High, SetBy::Default));
+        defaults.sandbox = Some(Setting::new(SandboxMode::ReadOnly, SetBy::Default));
+        let stored = |profile: Option<&str>| {
+            let mut spec = RunJobSpec::new(RunSpec::new("x", directory.path()));
+            spec.run.settings.profile = profile.map(|name| name.to_owned().try_into().unwrap());
+            let request = submitter.run_request(spec).unwrap();
+            let stored = StoredRun::of(&request).unwrap().unwrap();
+            let settings = stored.spec.settings;
+            assert_eq!(stored.read_only.is_some(), profile.is_none());
+            assert_eq!(settings.thread.model, request.model_override);
+            (request.model_override, request.effort, request.sandbox)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let configured = (text("set"), text("high"), text("read-only"));
+        assert_eq!(stored(None), configured);
+        assert_eq!(stored(Some("careful")), (None, None, None));
     }
 
     #[test]

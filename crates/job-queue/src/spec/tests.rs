@@ -75,6 +75,48 @@ fn spec_takes_precedence_over_settings() {
     assert_eq!(request.effort.as_deref(), Some("xhigh"));
 }
 
+/// A profile that is narrower than our own configuration stays in force.
+#[test]
+fn profile_and_config_of_a_job_take_precedence_over_settings() {
+    let submitter = Submitter {
+        defaults: ThreadDefaults {
+            model: Some(Setting::new("set".to_owned(), settings::Source::Default)),
+            reasoning_effort: Some(Setting::new(Effort::High, settings::Source::Default)),
+            sandbox: Some(Setting::new(
+                SandboxMode::WorkspaceWrite,
+                settings::Source::Default,
+            )),
+            ..ThreadDefaults::default()
+        },
+        ..submitter(StoreScope::Anywhere)
+    };
+    let sent = |spec: JobSpec| {
+        let request = submitter.request(spec, None).unwrap();
+        (request.model_override, request.effort, request.sandbox)
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let (_directory, plain) = spec();
+    let configured = (text("set"), text("high"), text("workspace-write"));
+    assert_eq!(sent(plain.clone()), configured);
+    let with_profile = JobSpec {
+        profile: Some("careful".to_owned().try_into().unwrap()),
+        ..plain.clone()
+    };
+    assert_eq!(sent(with_profile.clone()), (None, None, None));
+    let with_both = JobSpec {
+        model: text("asked"),
+        sandbox: Some(SandboxMode::ReadOnly),
+        ..with_profile
+    };
+    assert_eq!(sent(with_both), (text("asked"), None, text("read-only")));
+    let config = json!({ "model": "m", "model_reasoning_effort": "low" });
+    let with_config = JobSpec {
+        config: config.as_object().cloned().unwrap(),
+        ..plain
+    };
+    assert_eq!(sent(with_config), (None, None, text("workspace-write")));
+}
+
 /// Only where several machines share a store does it matter which machine has the named files.
 #[test]
 fn job_runs_where_its_session_and_pictures_are() {

@@ -48,8 +48,8 @@ Examples:
   codex-mcp jobs submit --timeout 1h --wait - < task.md
   job=$(codex-mcp jobs submit \"Look at HEAD\") && codex-mcp jobs wait \"$job\"
 
-The defaults of model, effort and sandbox are those that `codex-mcp config` shows, or else those of \
-Codex's own configuration. If neither names a sandbox, it is workspace-write: commands write \
+Without --profile, the defaults of model, effort and sandbox are those that `codex-mcp config` shows, \
+or else those of Codex's own configuration. If neither names a sandbox, it is workspace-write: commands write \
 to the directory, and don't use the network. \
 Approval requests are declined unless --approval ask is given: then `jobs show` shows Codex's \
 questions, and `jobs approve` and `jobs decline` answer them. \
