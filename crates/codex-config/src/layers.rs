@@ -20,7 +20,8 @@
 //! 10 ms, and goes by Codex's list of trusted directories alone.
 //!
 //! Codex takes relative paths from the directory of the file that has them, and `~` for
-//! the user's home directory.
+//! the user's home directory. Each file may be a symbolic link, the repository's too; then
+//! the directory is that of the link (0.104.0, 0.153.4, 0.171.0).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -83,7 +84,7 @@ impl UserConfig {
     /// as empty, here and in the other layers; Codex itself reports the error.
     #[must_use]
     pub fn read(codex_home: &Path) -> Self {
-        let layer = layer(&codex_home.join("config.toml"), Links::Followed);
+        let layer = read_layer(&codex_home.join("config.toml"));
         Self {
             codex_home: codex_home.to_owned(),
             layer: layer.unwrap_or_default(),
@@ -125,21 +126,20 @@ impl UserConfig {
         profile: Option<&ProfileName>,
         trust: Option<&DirectoryTrust>,
     ) -> CodexConfig {
-        let mut layers: Vec<_> = layer(Path::new(MANAGED_CONFIG), Links::Followed)
-            .into_iter()
-            .collect();
+        let managed = read_layer(Path::new(MANAGED_CONFIG));
+        let mut layers: Vec<_> = managed.into_iter().collect();
         let tables_at = layers.len();
         if let Some(trust) = trust.filter(|trust| trust.trust == Trust::Trusted) {
             let within = |above: &&Path| above.starts_with(&trust.top);
             let directories = trust.directory.ancestors().take_while(within);
             let paths = directories.map(|above| above.join(CODEX_CONFIG_FILE));
-            layers.extend(paths.filter_map(|path| repository_layer(&path)));
+            layers.extend(paths.filter_map(|path| read_layer(&path)));
         }
         let of_repository = tables_at..layers.len();
         let file = profile.map(|name| self.codex_home.join(format!("{name}.config.toml")));
-        layers.extend(file.and_then(|path| layer(&path, Links::Followed)));
+        layers.extend(file.and_then(|path| read_layer(&path)));
         layers.push(self.layer.clone());
-        layers.extend(layer(Path::new(SYSTEM_CONFIG), Links::Followed));
+        layers.extend(read_layer(Path::new(SYSTEM_CONFIG)));
         let of_others = layers.iter().enumerate();
         let of_others = of_others.filter(|(index, _)| !of_repository.contains(index));
         let servers = of_others.filter_map(|(_, layer)| layer.get(MCP_SERVERS)?.as_object());
@@ -233,13 +233,11 @@ pub fn configured_instructions(overrides: &Layer, config: &CodexConfig) -> Optio
     }
 }
 
-/// Reads a repository's file, whether or not the user trusts the repository.
-pub fn repository_layer(path: &Path) -> Option<Layer> {
-    layer(path, Links::Refused)
-}
-
-fn layer(path: &Path, links: Links) -> Option<Layer> {
-    let mut layer: Layer = toml::from_str(&read_text(path, LIMIT, links).ok()?).ok()?;
+/// Reads a file of Codex's configuration, whether or not the user trusts it. A link is
+/// followed, as Codex does.
+pub fn read_layer(path: &Path) -> Option<Layer> {
+    let text = read_text(path, LIMIT, Links::Followed).ok()?;
+    let mut layer: Layer = toml::from_str(&text).ok()?;
     let roots = layer.get_mut(WORKSPACE).and_then(|it| it.get_mut(ROOTS));
     for root in roots.and_then(Value::as_array_mut).into_iter().flatten() {
         let absolute = root
@@ -381,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn link_is_followed_for_the_users_file_and_refused_for_the_repositorys() {
+    fn link_is_followed_for_the_users_file_and_the_repositorys() {
         let world = World::new(&[
             ("home/dotfiles", "x = \"user\"\n"),
             ("repo/.codex/elsewhere", "x = \"repository\"\n"),
@@ -391,7 +389,8 @@ mod tests {
             let target = fs::read_dir(&directory).unwrap().next().unwrap().unwrap();
             symlink(target.path(), directory.join("config.toml")).unwrap();
         }
-        let config = world.read(None, Trust::Trusted);
-        assert_eq!(config.get("x"), Some(&json!("user")));
+        let value = |trust| world.read(None, trust).get("x").cloned();
+        assert_eq!(value(Trust::Untrusted), Some(json!("user")));
+        assert_eq!(value(Trust::Trusted), Some(json!("repository")));
     }
 }

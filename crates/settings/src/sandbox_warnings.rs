@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use codex_config::layers::{UserConfig, repository_layer};
+use codex_config::layers::{UserConfig, read_layer};
 use codex_config::trust::covered_files::CODEX_CONFIG_FILE;
 use codex_config::trust::{Trust, directory_trust_with, top_of};
 use codex_protocol::codex::SandboxMode;
@@ -56,7 +56,7 @@ impl Lookup<'_> {
         let (path, mode) = within
             .map(|above| above.join(CODEX_CONFIG_FILE))
             .find_map(|path| {
-                let mode = repository_layer(&path)?.get("sandbox_mode")?.clone();
+                let mode = read_layer(&path)?.get("sandbox_mode")?.clone();
                 Some((path, mode))
             })
             .filter(|_| threads.sandbox.is_none())?;

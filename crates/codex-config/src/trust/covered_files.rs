@@ -121,7 +121,7 @@ pub fn covered_below(directory: &Path, top: &Path) -> CoveredBelow {
 }
 
 fn in_directory(directory: &Path) -> Vec<CoveredFile> {
-    let settings = read(directory.join(SETTINGS), |table| {
+    let settings = read(directory.join(SETTINGS), Links::Refused, |table| {
         let own = |path: &[&str]| {
             let mut table = table;
             for name in path {
@@ -133,9 +133,12 @@ fn in_directory(directory: &Path) -> Vec<CoveredFile> {
         let ours = own(&["plugins", "codex-mcp"]).into_iter().flatten();
         core.chain(ours).collect()
     });
-    let codex = read(directory.join(CODEX_CONFIG_FILE), |table| {
-        table.iter().map(|(key, value)| shown(key, value)).collect()
-    });
+    // Codex follows a link here.
+    let codex = read(
+        directory.join(CODEX_CONFIG_FILE),
+        Links::Followed,
+        |table| table.iter().map(|(key, value)| shown(key, value)).collect(),
+    );
     // The other files are listed by name only.
     let others = CODEX_FILES
         .iter()
@@ -156,9 +159,9 @@ fn named(path: PathBuf) -> Option<CoveredFile> {
     })
 }
 
-fn read(path: PathBuf, keys: impl Fn(&Table) -> Vec<String>) -> Option<CoveredFile> {
+fn read(path: PathBuf, links: Links, keys: impl Fn(&Table) -> Vec<String>) -> Option<CoveredFile> {
     let mut file = named(path)?;
-    let text = read_text(&file.path, LIMIT, Links::Refused);
+    let text = read_text(&file.path, LIMIT, links);
     file.keys = match text.map(|text| toml::from_str::<Table>(&text)) {
         Ok(Ok(table)) => keys(&table),
         Ok(Err(_)) => vec!["malformed".to_owned()],
@@ -187,8 +190,24 @@ pub fn shown(key: &str, value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn linked_file_is_listed_with_the_keys_that_count() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        let target = top.join("elsewhere.toml");
+        fs::write(&target, "model = \"m\"\n").unwrap();
+        fs::create_dir(top.join(".codex")).unwrap();
+        for name in [SETTINGS, CODEX_CONFIG_FILE] {
+            symlink(&target, top.join(name)).unwrap();
+        }
+        let files = covered_files(top, top).into_iter();
+        let keys: Vec<Vec<String>> = files.map(|file| file.keys).collect();
+        assert_eq!(keys, [["unreadable"], ["model = \"m\""]]);
+    }
 
     #[test]
     fn covered_files_are_listed_with_their_keys() {

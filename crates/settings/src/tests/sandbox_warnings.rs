@@ -33,9 +33,18 @@ fn full_access_of_a_trusted_repository_causes_a_warning() {
         std::fs::write(world.path("repo/.codex/config.toml"), text).unwrap();
         world
     };
+    let linked = |world: World| {
+        let world = codex(world);
+        let file = world.path("repo/.codex/config.toml");
+        let target = world.path("repo/elsewhere.toml");
+        std::fs::rename(&file, &target).unwrap();
+        std::os::unix::fs::symlink(&target, &file).unwrap();
+        world
+    };
     for world in [
         World::new().repository(FULL),
         codex(World::new().repository("")),
+        linked(World::new().repository("")),
     ] {
         let told = warnings(&world, Flags::default());
         let [warning] = told.as_slice() else {
