@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 use common::nearest::nearest;
+use common::toml_error::{self, TomlError};
 use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -67,7 +68,7 @@ pub enum ProfileError {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        error: toml::de::Error,
+        error: TomlError,
     },
 }
 
@@ -93,7 +94,9 @@ pub fn overrides(
 ) -> Result<Map<String, Value>, ProfileError> {
     let path = codex_home.join(format!("{}{SUFFIX}", name.0));
     match untrusted_file::read_text(&path, LIMIT, Links::Followed) {
-        Ok(text) => toml::from_str(&text).map_err(|error| ProfileError::Malformed { path, error }),
+        Ok(text) => {
+            toml_error::parse(&text).map_err(|error| ProfileError::Malformed { path, error })
+        }
         Err(error) if error.is_not_found() => Ok(Map::from_iter([(
             "profile".to_owned(),
             Value::String(name.0.clone()),
@@ -198,9 +201,10 @@ mod tests {
             json!({"model": "m", "tools": {"web": true}})
         );
 
-        std::fs::write(&file, "model = \n").unwrap();
+        std::fs::write(&file, "bearer_token = \"sesame\" x\n").unwrap();
         let error = overrides(home.path(), &fast).unwrap_err().to_string();
-        assert!(error.contains("line 1"), "{error}");
+        assert!(error.contains("line 1, column "), "{error}");
+        assert!(!error.contains("sesame"), "{error}");
     }
 
     #[test]

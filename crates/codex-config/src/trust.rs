@@ -22,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+use common::toml_error;
 use git_probe::repository::{Repository, ceilings};
 use rustix::process::geteuid;
 use safe_files::home_directory::home_directory;
@@ -156,7 +157,7 @@ impl TrustedDirectories {
             why,
         };
         let document: Document =
-            toml::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+            toml_error::parse(&text).map_err(|error| damaged(error.to_string()))?;
         let directories = match document.directories {
             DocumentEntries::Recorded(directories) => directories,
             DocumentEntries::Paths(paths) => paths

@@ -8,7 +8,8 @@
 //! 2. **Visible.** [`text::visible`] escapes control and formatting characters, so that a
 //!    text can neither move the cursor nor hide a part of itself. [`output`] applies it to
 //!    everything that is printed.
-//! 3. **Without credentials.** [`secrets`] masks tokens and passwords that it recognises.
+//! 3. **Without credentials.** [`secrets`] masks tokens and passwords that it recognises, and
+//!    errors of [`toml_error`] do not quote the file.
 //!
 //! ```
 //! use common::text::one_line;
@@ -25,4 +26,5 @@ pub mod secrets;
 pub mod sync;
 pub mod text;
 pub mod timestamp;
+pub mod toml_error;
 pub mod toml_value;

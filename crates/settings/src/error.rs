@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use agent_team::logic::RoleName;
 use codex_config::trust::TrustError;
+use common::toml_error::TomlError;
 use safe_files::untrusted_file::ReadError;
 
 use crate::source::Source;
@@ -23,7 +24,7 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// The position and the reason.
-        error: Box<toml::de::Error>,
+        error: TomlError,
     },
     /// A value is invalid.
     #[error("{key} ({from}): {why}")]

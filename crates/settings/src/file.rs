@@ -9,6 +9,7 @@ use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::duration::SetDuration;
 use common::nearest::nearest;
 use common::text::one_line;
+use common::toml_error;
 use safe_files::untrusted_file::{self, Links};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -77,8 +78,8 @@ pub(super) struct Section {
     pub(super) allow_commands: Option<bool>,
     pub(super) allow_dirs: Option<Vec<PathBuf>>,
     pub(super) jobs_of_others: Option<OthersJobs>,
-    /// Parsed when it is looked up: a message about the file would show the line, and with it the
-    /// secret address of a webhook.
+    /// Parsed when it is looked up: a message about the file would quote the secret address of a
+    /// webhook.
     pub(super) notify: Option<Vec<String>>,
     pub(super) notify_on: Option<Vec<AlertKind>>,
     pub(super) stall_timeout_secs: Option<SetDuration>,
@@ -228,9 +229,9 @@ fn parse<T: DeserializeOwned + Default>(
     path: &Path,
     text: &str,
 ) -> Result<Document<T>, ConfigError> {
-    toml::from_str(text).map_err(|error| ConfigError::Malformed {
+    toml_error::parse(text).map_err(|error| ConfigError::Malformed {
         path: path.to_owned(),
-        error: Box::new(error),
+        error,
     })
 }
 
@@ -410,9 +411,22 @@ mod tests {
             ("[core]\nidentity = 5\n", "line 2, column 12"),
             ("[plugins.codex-mcp.roles.\"a/b\"]\n", "line 1"),
             ("[plugins\n", "line 1"),
+            (
+                "[plugins.codex-mcp]\nstore = \"mysql://me:sesame@db/jobs\"\n",
+                "line 2, column 9",
+            ),
+            (
+                "[plugins.codex-mcp]\nnotify = \"webhook:https://hooks.example/sesame\"\n",
+                "line 2",
+            ),
+            (
+                "[plugins.codex-mcp]\nnotify_on = [\"webhook:https://hooks.example/sesame\"]\n",
+                "line 2",
+            ),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(place), "{text}: {error}");
+            assert!(!error.contains("sesame"), "{error}");
         }
     }
 

@@ -9,11 +9,12 @@ use codex_config::trust::{Trust, TrustChanges};
 use codex_engine::LimitsUnknown;
 use codex_engine::binary::{CodexBinary, NoCodex};
 use codex_protocol::codex::RateLimits;
+use common::toml_error::TomlError;
 use git_probe::private::Leftover;
 use settings::{ConfigError, Warning};
 use supervise::short_lived::TextOutput;
 
-use super::settings::{Malformed, Settings};
+use super::settings::Settings;
 use crate::installation::Installation;
 
 /// The gathered facts.
@@ -180,7 +181,7 @@ pub enum ConfigFile {
     /// The file cannot be read, for this reason.
     Unreadable(String),
     /// The file is not TOML.
-    Malformed(Malformed),
+    Malformed(TomlError),
     /// The file is TOML.
     Valid,
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use codex_config::layers::CodexConfig;
 use serde_json::Value;
-use toml::Table;
 
 /// The settings that are shown.
 const SHOWN: [&str; 5] = [
@@ -52,18 +51,6 @@ pub enum Credential {
     },
 }
 
-/// Why and where a text is not TOML.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {message}")]
-pub struct Malformed {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// The column, counted from 1 in characters.
-    pub column: usize,
-    /// The error.
-    pub message: String,
-}
-
 impl Settings {
     /// Reads the settings of a configuration. A value of the wrong type is shown as it is: Codex
     /// reports such errors itself.
@@ -77,28 +64,6 @@ impl Settings {
             shown,
             credential: credential(config),
         }
-    }
-}
-
-/// Checks that the text of a `config.toml` is TOML.
-///
-/// # Errors
-///
-/// [`Malformed`].
-pub(super) fn check(text: &str) -> Result<(), Malformed> {
-    let parsed: Result<Table, _> = toml::from_str(text);
-    parsed.map(drop).map_err(|error| malformed(text, &error))
-}
-
-fn malformed(text: &str, error: &toml::de::Error) -> Malformed {
-    let start = error.span().map_or(0, |span| span.start);
-    let before = text.get(..start).unwrap_or_default();
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let in_line = before.get(line_start..).unwrap_or_default();
-    Malformed {
-        line: before.matches('\n').count() + 1,
-        column: in_line.chars().count() + 1,
-        message: error.message().to_owned(),
     }
 }
 
@@ -200,16 +165,5 @@ mod tests {
                 instructions: Some("I".to_owned()),
             }
         );
-    }
-
-    #[test]
-    fn fault_position_is_counted_in_characters() {
-        let place = |text: &str| {
-            let malformed = check(text).unwrap_err();
-            (malformed.line, malformed.column)
-        };
-        assert_eq!(place("model = \"m\"\nbad = = 3\n"), (2, 7));
-        assert_eq!(place("\"ü\" = = 3\n"), (1, 7));
-        assert_eq!(place("a = 1\n\n\nb"), (4, 2));
     }
 }

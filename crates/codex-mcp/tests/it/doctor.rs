@@ -342,21 +342,11 @@ async fn unusable_settings_are_reported() {
     trust(&home, &home.work());
     let report = Doctor::real(&home, codex::newest()).report(&[]);
     assert_eq!(report.with("problem"), ["settings"]);
-    report.assert_says("settings", "problem", "line 2, column 13");
-    // The mark is below the value.
     report.assert_says(
         "settings",
         "problem",
-        "\n2 | codex_bin = 7\n  |             ^\n",
+        "line 2, column 13: `codex_bin`: invalid type",
     );
-    let said = Doctor::real(&home, codex::newest()).run(&[]);
-    let lines: Vec<&str> = said.stdout.lines().collect();
-    let at = lines
-        .iter()
-        .position(|line| line.ends_with("2 | codex_bin = 7"))
-        .unwrap();
-    let (excerpt, mark) = (lines[at], lines[at + 1]);
-    assert_eq!(mark.find('^'), excerpt.find("7"), "{}", said.stdout);
     report.assert_says("git", "ok", "2.");
 }
 

@@ -5,12 +5,13 @@ use std::{fs, io};
 
 use codex_config::layers::UserConfig;
 use codex_config::rules::GitRules;
+use common::toml_error;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::super::facts::{ConfigFile, Directory, Home, HomeSource};
-use super::super::settings::{Credential, Settings, check};
+use super::super::settings::{Credential, Settings};
 use crate::environment;
 
 /// The longest `config.toml`, in bytes.
@@ -52,8 +53,8 @@ fn directory(path: &Path) -> Directory {
 
 fn config_file(path: &Path) -> ConfigFile {
     match untrusted_file::read_text(path, CONFIG_LIMIT, Links::Followed) {
-        Ok(text) => match check(&text) {
-            Ok(()) => ConfigFile::Valid,
+        Ok(text) => match toml_error::parse::<toml::Table>(&text) {
+            Ok(_) => ConfigFile::Valid,
             Err(malformed) => ConfigFile::Malformed(malformed),
         },
         Err(ReadError::Io { error, .. })

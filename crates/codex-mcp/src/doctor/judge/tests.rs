@@ -8,6 +8,7 @@ use codex_engine::LimitsUnknown;
 use codex_engine::binary::{CodexBinary, Source};
 use codex_protocol::codex::RateLimits;
 use common::output::{Colours, Output};
+use common::toml_error;
 use git_probe::private::{Leftover, LeftoverState};
 use serde_json::value::RawValue;
 use supervise::exit::Exit;
@@ -16,7 +17,7 @@ use supervise::short_lived::TextOutput;
 use super::super::facts::{Commands, ConfigFile, Directory, HomeSource, InitializeOutcome, Tools};
 use super::super::render::as_text;
 use super::super::report::Status;
-use super::super::settings::{Settings, check};
+use super::super::settings::Settings;
 use super::*;
 use crate::installation::VERSION;
 use crate::installation::channel::Channel;
@@ -369,7 +370,7 @@ fn config_that_codex_refuses_is_reported_once() {
 
 #[test]
 fn malformed_config_is_a_problem_without_codex_too() {
-    let malformed = check("a = = 1").unwrap_err();
+    let malformed = toml_error::parse::<toml::Table>("a = = 1").unwrap_err();
     let facts = facts(|setup| {
         setup.home.config = ConfigFile::Malformed(malformed);
         setup.program = Err(NoCodex::NotExecutable {
