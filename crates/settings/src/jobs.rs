@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use codex_protocol::codex::SandboxMode;
@@ -75,14 +75,14 @@ impl Lookup<'_> {
         warn_about_repository(files, &self.user_file_hint(), warnings);
         let state = self.state_directory();
         let given = self.flag_or_variable(STORE, store)?;
-        let set = given.or_else(|| of_user(files, |file| file.section.store.clone()));
-        let store = match set {
-            Some(Setting { value, source }) => Setting::new(self.at_home(value), source),
-            None => {
-                let path = state.join("jobs.db");
-                Setting::new(Location::Sqlite(path), Source::Default)
-            }
+        let given = given.map(|set| Setting::new(self.resolved(set.value, self.here), set.source));
+        let in_file = |file: &File| {
+            let directory = file.path.parent().unwrap_or(self.here);
+            Some(self.resolved(file.section.store.clone()?, directory))
         };
+        let default = || Setting::new(Location::Sqlite(state.join("jobs.db")), Source::Default);
+        let store = given.or_else(|| of_user(files, in_file));
+        let store = store.unwrap_or_else(default);
         Ok(JobSettings {
             store,
             concurrency: concurrency(files)?,
@@ -93,12 +93,12 @@ impl Lookup<'_> {
         })
     }
 
-    /// Resolves a relative path, and one that begins with `~`, to an absolute path.
-    fn at_home(&self, location: Location) -> Location {
+    /// Resolves a relative path, which starts at this directory, and one that begins with `~`.
+    fn resolved(&self, location: Location, directory: &Path) -> Location {
         match location {
             Location::Sqlite(path) => Location::Sqlite(match path.strip_prefix("~") {
                 Ok(below) => self.home().join(below),
-                Err(_) => self.here.join(path),
+                Err(_) => directory.join(path),
             }),
             server @ Location::Postgres(_) => server,
         }

@@ -27,6 +27,11 @@ fn store_of_jobs_is_set_by_the_user() {
     let jobs = world.load(Flags::default()).unwrap().jobs;
     assert_eq!(jobs.idle.value, Duration::from_secs(5));
     assert_eq!(jobs.concurrency.value.get(), 4);
+
+    // A file of this name in a stranger's repository is not opened.
+    world = world.user("[plugins.codex-mcp]\nstore = \"my.db\"\n");
+    let beside = world.path("home/.config/atm/my.db");
+    assert!(shown(&world, Flags::default()).starts_with(&format!("{} ([", beside.display())));
     world = world.variable("CODEX_MCP_STORE", "postgres://me:sesame@localhost/jobs");
     let server = "postgres://me@localhost/jobs ($CODEX_MCP_STORE)";
     assert_eq!(shown(&world, Flags::default()), server);
