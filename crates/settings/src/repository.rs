@@ -307,11 +307,11 @@ struct UserLimits {
 }
 
 /// A setting of the user.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum UserValue<T> {
     /// The user has not set it, so that only the narrowest value is allowed.
     Unset,
-    Set(T),
+    Set(Setting<T>),
     /// The user has set something else, such as a profile of permissions: no value is known to be
     /// narrower.
     Other,
@@ -330,21 +330,21 @@ impl Narrowing {
     ) -> Result<Option<Warning>, ConfigError> {
         let allowed = allowed(files, role, codex_home)?;
         let source = Source::File(SECTION, self.path.clone());
-        let (sandbox, without_sandbox) = adjusted(&threads.sandbox, self.sandbox, allowed.sandbox);
+        let sandbox = self.sandbox.map(|mode| Setting::new(mode, source.clone()));
+        let policy = self.approval_policy;
+        let policy = policy.map(|policy| Setting::new(policy, source));
+        let (sandbox, without_sandbox) =
+            adjusted(threads.sandbox.take(), sandbox, &allowed.sandbox);
         let (policy, without_policy) = adjusted(
-            &threads.approval_policy,
-            self.approval_policy,
-            allowed.approval_policy,
+            threads.approval_policy.take(),
+            policy,
+            &allowed.approval_policy,
         );
+        threads.sandbox = sandbox;
+        threads.approval_policy = policy;
         self.left_out.extend(without_sandbox.then_some("sandbox"));
         self.left_out
             .extend(without_policy.then_some("approval_policy"));
-        if let Adjustment::Changed(value) = sandbox {
-            threads.sandbox = value.map(|value| Setting::new(value, source.clone()));
-        }
-        if let Adjustment::Changed(value) = policy {
-            threads.approval_policy = value.map(|value| Setting::new(value, source));
-        }
         Ok(self.warning(user_file))
     }
 
@@ -439,61 +439,50 @@ impl Narrowable for ApprovalPolicy {
 }
 
 impl<T: Narrowable> UserValue<T> {
-    fn allows(self, value: T) -> bool {
+    fn allows(&self, setting: &Setting<T>) -> bool {
         match self {
-            Self::Unset => value.is_within(T::NARROWEST),
-            Self::Set(own) => value.is_within(own),
+            Self::Unset => setting.value.is_within(T::NARROWEST),
+            Self::Set(own) => setting.value.is_within(own.value),
             Self::Other => false,
         }
     }
 
     /// The setting that replaces one that is not allowed.
-    fn replacement(self) -> Option<T> {
+    fn replacement(&self) -> Option<Setting<T>> {
         match self {
-            Self::Unset => Some(T::NARROWEST),
-            Self::Set(own) => Some(own),
+            Self::Unset => Some(Setting::new(T::NARROWEST, Source::Default)),
+            Self::Set(own) => Some(own.clone()),
             Self::Other => None,
         }
     }
 }
 
-/// The adjustment of a setting.
-enum Adjustment<T> {
-    Kept,
-    /// The setting has this value from now on, or is unset.
-    Changed(Option<T>),
-}
-
-/// The adjustment of a setting, and whether a value of the repository is ignored. The repository
-/// may set `wanted`, or its chosen role may have set a value wider than the user's own. A
-/// variable of the user takes precedence.
+/// The adjusted setting, and whether a value of the repository is ignored. The repository may
+/// set `wanted`, or its chosen role may have set a value wider than the user's own. A variable of
+/// the user takes precedence.
 fn adjusted<T: Narrowable>(
-    set: &Option<Setting<T>>,
-    wanted: Option<T>,
-    own: UserValue<T>,
-) -> (Adjustment<T>, bool) {
-    let too_wide = wanted.is_some_and(|wanted| !own.allows(wanted));
-    let wanted = wanted.filter(|wanted| own.allows(*wanted));
-    let Some(Setting { value, source }) = set else {
-        let adjusted = wanted.map_or(Adjustment::Kept, |wanted| Adjustment::Changed(Some(wanted)));
-        return (adjusted, too_wide);
+    set: Option<Setting<T>>,
+    wanted: Option<Setting<T>>,
+    own: &UserValue<T>,
+) -> (Option<Setting<T>>, bool) {
+    let too_wide = wanted.as_ref().is_some_and(|wanted| !own.allows(wanted));
+    let wanted = wanted.filter(|wanted| own.allows(wanted));
+    let Some(set) = set else {
+        return (wanted, too_wide);
     };
-    if matches!(source, Source::Variable(_) | Source::Flag(_)) {
-        return (Adjustment::Kept, too_wide);
+    if matches!(set.source, Source::Variable(_) | Source::Flag(_)) {
+        return (Some(set), too_wide);
     }
-    let is_allowed = own.allows(*value);
+    let is_allowed = own.allows(&set);
     let now = match is_allowed {
-        true => Some(*value),
+        true => Some(set),
         false => own.replacement(),
     };
-    let is_narrower = |wanted: &T| now.is_some_and(|now| *wanted != now && wanted.is_within(now));
-    let narrower = wanted.filter(is_narrower);
-    let adjusted = match (narrower, is_allowed) {
-        (Some(narrower), _) => Adjustment::Changed(Some(narrower)),
-        (None, true) => Adjustment::Kept,
-        (None, false) => Adjustment::Changed(now),
-    };
-    (adjusted, too_wide || !is_allowed)
+    let now_value = now.as_ref().map(|now| now.value);
+    let is_narrower =
+        |wanted: T| now_value.is_some_and(|now| wanted != now && wanted.is_within(now));
+    let narrower = wanted.filter(|wanted| is_narrower(wanted.value));
+    (narrower.or(now), too_wide || !is_allowed)
 }
 
 /// The user's settings without the repository's: those of the user's file, else of Codex's
@@ -512,12 +501,12 @@ fn allowed(
     let policy = presets.first(|preset| preset.approval_policy);
     let codex = UserConfig::read(codex_home).layers(None, None);
     let approval_policy = match policy {
-        Some(set) => UserValue::Set(set.value),
+        Some(set) => UserValue::Set(set),
         None => own(&codex, "approval_policy", PolicyName::today),
     };
     let has_permissions = codex.get("default_permissions").is_some();
-    let sandbox = match (sandbox, approval_policy) {
-        (Some(set), _) => UserValue::Set(set.value),
+    let sandbox = match (sandbox, &approval_policy) {
+        (Some(set), _) => UserValue::Set(set),
         (None, UserValue::Other) => UserValue::Other,
         (None, _) if has_permissions => UserValue::Other,
         (None, _) => own(&codex, "sandbox_mode", |mode: SandboxMode| mode),
@@ -532,7 +521,7 @@ fn allowed(
 fn own<N: DeserializeOwned, T>(codex: &CodexConfig, key: &str, value: fn(N) -> T) -> UserValue<T> {
     match (codex.get(key), codex.value_of(key)) {
         (None, _) => UserValue::Unset,
-        (Some(_), Some(named)) => UserValue::Set(value(named)),
+        (Some(_), Some(named)) => UserValue::Set(Setting::new(value(named), Source::Codex)),
         (Some(_), None) => UserValue::Other,
     }
 }

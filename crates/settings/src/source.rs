@@ -17,6 +17,8 @@ pub enum Source {
     Role(RoleName, PathBuf),
     /// A table of a file.
     File(&'static str, PathBuf),
+    /// Codex's own configuration.
+    Codex,
     /// A setting of the submitter of a job; the text says where the submitter has it from.
     Submitter(String),
     /// The setting is unset.
@@ -31,6 +33,7 @@ impl fmt::Display for Source {
             Self::Variable(name) => write!(f, "${name}"),
             Self::Role(role, file) => write!(f, "role {role} in {}", file.display()),
             Self::File(table, file) => write!(f, "[{table}] in {}", file.display()),
+            Self::Codex => f.write_str("Codex's configuration"),
             Self::Submitter(source) => write!(f, "{source} of the job's submitter"),
             Self::Default => f.write_str("default"),
         }

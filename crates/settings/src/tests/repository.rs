@@ -202,6 +202,30 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
 }
 
 #[test]
+fn narrowed_setting_has_the_source_of_its_value() {
+    let source = |world: World| {
+        let threads = world.load(Flags::default()).unwrap().threads;
+        threads.sandbox.unwrap().source.to_string()
+    };
+    let choosing = "[plugins.codex-mcp]\nrole = \"writer\"\n";
+    let of_user = source(World::new().user(ROLES).untrusted(choosing));
+    assert!(
+        of_user.ends_with("home/.config/atm/config.toml"),
+        "{of_user}"
+    );
+    let writer = "[plugins.codex-mcp.roles.writer]\nsandbox = \"workspace-write\"\n";
+    let unset = || World::new().user(writer).untrusted(choosing);
+    assert_eq!(source(unset()), "default");
+    let of_codex = unset().codex("sandbox_mode = \"read-only\"\n");
+    assert_eq!(source(of_codex), "Codex's configuration");
+    // The repository's own value, where it counts.
+    let wide = "[plugins.codex-mcp]\nsandbox = \"workspace-write\"\n";
+    let narrow = "[plugins.codex-mcp]\nsandbox = \"read-only\"\n";
+    let of_repository = source(World::new().user(wide).untrusted(narrow));
+    assert!(of_repository.ends_with("repo/.atm.toml"), "{of_repository}");
+}
+
+#[test]
 fn mistyped_keys_of_an_untrusted_repository_are_named_within_bounds() {
     let text = "[plugins.codex-mcp]\nsandbx = \"read-only\"\n";
     let told = |world: World| {
