@@ -5,7 +5,7 @@
 //! a repository below its working directory: such a rule lets it run anything.
 //!
 //! Source: Codex's rules (`$CODEX_HOME/rules/*.rules`), a Starlark file with calls of
-//! `prefix_rule(pattern = [...], decision = "allow")`. Run with 0.169.0.
+//! `prefix_rule(pattern = [...], decision = "allow")`. Run with 0.169.0 and 0.171.0.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
@@ -18,6 +18,11 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 
 const DIRECTORY: &str = "rules";
 const RULE: &str = "prefix_rule";
+
+/// The first arguments of a rule, whose names may be left out.
+const PATTERN: &str = "pattern";
+const DECISION: &str = "decision";
+const POSITIONS: [&str; 2] = [PATTERN, DECISION];
 
 /// The user's rules that allow git.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,11 +111,16 @@ pub fn lines_that_allow_git(text: &str) -> Vec<usize> {
     lines
 }
 
-/// Whether the arguments of a rule allow git: `(pattern = [FIRST, …], decision = …)`, in
-/// which `FIRST` is a text or a list of texts. Without a decision a rule allows.
+/// Whether the arguments of a rule allow git: `(pattern = [FIRST, …], decision = …)` or
+/// `([FIRST, …], …)`, in which `FIRST` is a text or a list of texts. Without a decision a rule
+/// allows.
 fn allows_git(tokens: &[(Token<'_>, usize)]) -> bool {
+    if !matches!(tokens.first(), Some((Token::Sign('('), _))) {
+        return false;
+    }
     let mut depth = 0_usize;
-    let mut argument = None;
+    let mut positions = POSITIONS.into_iter();
+    let mut argument = positions.next();
     let mut first_depth = None;
     let (mut is_git, mut decision) = (false, "allow");
     for (token, _) in tokens {
@@ -123,13 +133,13 @@ fn allows_git(tokens: &[(Token<'_>, usize)]) -> bool {
                 }
             }
             // The second word of a pattern.
-            Token::Sign(',') if depth == 2 && argument == Some("pattern") => {
+            Token::Sign(',') if depth == 2 && argument == Some(PATTERN) => {
                 first_depth = Some(depth);
             }
-            Token::Sign(',') if depth == 1 => argument = None,
+            Token::Sign(',') if depth == 1 => argument = positions.next(),
             Token::Name(name) if depth == 1 => argument = Some(*name),
-            Token::Text(text) if argument == Some("decision") => decision = text,
-            Token::Text(text) if argument == Some("pattern") && first_depth.is_none() => {
+            Token::Text(text) if argument == Some(DECISION) => decision = text,
+            Token::Text(text) if argument == Some(PATTERN) && first_depth.is_none() => {
                 is_git |= text.rsplit('/').next() == Some("git");
             }
             _ => {}
@@ -203,6 +213,13 @@ mod tests {
                 r#"prefix_rule(decision="allow", pattern=[["ls", "git"], "x"])"#,
                 &[1],
             ),
+            (r#"prefix_rule(["git"], "allow")"#, &[1]),
+            (r#"prefix_rule([["ls", "git"], "x"])"#, &[1]),
+            (r#"prefix_rule(["git"], decision="allow")"#, &[1]),
+            (r#"prefix_rule(["git"], "prompt")"#, &[]),
+            (r#"prefix_rule(["ls", "git"], "allow")"#, &[]),
+            (r#"prefix_rule(["ls"], "allow", [["git"]])"#, &[]),
+            ("rule = prefix_rule\nnames = [\"git\"]", &[]),
             (r#"prefix_rule(pattern=["git"], decision="prompt")"#, &[]),
             (r#"prefix_rule(pattern=["git"], decision="forbidden")"#, &[]),
             (
