@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use codex_config::logic::codex_servers::{Kind, OWN_NAME, RealPath, command_line, own_args};
 use serde_json::Value;
+use strum::VariantArray;
 
 use super::clients::Client;
 use super::document::{EditError, Member, Servers};
@@ -80,9 +81,7 @@ impl Plan {
     /// The process that a client starts for an entry, as far as the file says it afterwards.
     #[must_use]
     pub fn process(&self, client: Client, name: &str) -> ServerProcess {
-        let servers = client.format().servers(&self.after, client.key());
-        let server = servers.ok().and_then(|mut servers| servers.remove(name));
-        let server = server.unwrap_or_default();
+        let server = self.server(client, name);
         let mut variables = ["env", "envs", "environment"].into_iter();
         let variables = variables.find_map(|member| server.get(member)?.as_object());
         let variables = variables.into_iter().flatten();
@@ -91,6 +90,40 @@ impl Plan {
             .collect();
         let directory = server.get("cwd").and_then(Value::as_str).map(PathBuf::from);
         ServerProcess { env, directory }
+    }
+
+    /// The members of an entry that come from the file of a repository, not from this program, and
+    /// that can decide what a client starts. Numbers and booleans cannot.
+    #[must_use]
+    pub fn members_of_file(
+        &self,
+        client: Client,
+        entry: &PlannedEntry,
+        wanted: &WantedEntry,
+    ) -> Vec<Member> {
+        let Value::Object(members) = self.server(client, &entry.name) else {
+            return Vec::new();
+        };
+        let kind = match entry.change {
+            EntryChange::Replace(kind) => Some(kind),
+            EntryChange::Add | EntryChange::Update | EntryChange::Keep => None,
+        };
+        let (plain, _) = wanted.entry(kind, None);
+        // Claude Code and Copilot CLI share a file, and each gets members of its own.
+        let sharing = Client::VARIANTS.iter();
+        let sharing = sharing.filter(|other| other.project_file() == client.project_file());
+        let own: Vec<Member> = sharing
+            .flat_map(|other| other.members(&entry.name, &plain))
+            .collect();
+        let others = members.into_iter().filter(|member| !own.contains(member));
+        others.filter(|(_, value)| has_words(value)).collect()
+    }
+
+    /// An entry as the file has it afterwards.
+    fn server(&self, client: Client, name: &str) -> Value {
+        let servers = client.format().servers(&self.after, client.key());
+        let server = servers.ok().and_then(|mut servers| servers.remove(name));
+        server.unwrap_or_default()
     }
 
     /// Whether the plan adds an entry of this name: the file has none yet.
@@ -153,6 +186,16 @@ pub fn adding(
         });
     }
     Ok(Plan { entries, after })
+}
+
+/// Whether a value can name a program, an argument, a variable or an address.
+fn has_words(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// Whether an entry is switched off, by the word that its client has for it.
@@ -355,7 +398,6 @@ fn words(words: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use strum::VariantArray;
 
     use super::*;
 
@@ -592,6 +634,54 @@ mod tests {
             .unwrap();
         assert_eq!(servers["codex"]["env"], json!({ "KEY": "k" }));
         assert_eq!(servers["codex"]["command"], "/opt/bin/codex-mcp");
+    }
+
+    #[test]
+    fn members_of_the_file_are_told_from_those_of_this_program() {
+        let wanted = WantedEntry {
+            command: words(&["codex-mcp"]),
+            env: Vec::new(),
+            ..wanted()
+        };
+        let members = |client: Client, text: &str| -> (String, Vec<String>) {
+            let plan = adding(client, text, None, &wanted, NO_LINKS).unwrap();
+            let members = plan.members_of_file(client, &plan.entries[0], &wanted);
+            let mut names: Vec<String> = members.into_iter().map(|(name, _)| name).collect();
+            names.sort();
+            (plan.after, names)
+        };
+        let shared = |client: &&Client| client.project_file().is_some();
+        for client in Client::VARIANTS.iter().filter(shared) {
+            let (text, names) = members(*client, "");
+            assert_eq!(names, Vec::<String>::new(), "{client}");
+            assert_eq!(members(*client, &text), (text, names), "{client}");
+        }
+        let (text, _) = members(Client::ClaudeCode, "");
+        let (text, names) = members(Client::Copilot, &text);
+        assert_eq!(names, Vec::<String>::new());
+        assert_eq!(members(Client::ClaudeCode, &text), (text, names));
+
+        for (server, expected) in [
+            (
+                json!({
+                    "command": "codex-mcp", "args": ["serve", "--codex-bin", "./x"], "cwd": "x",
+                    "envFile": "x", "env": {}, "disabled": false, "timeout": 1
+                }),
+                vec!["args", "cwd", "envFile"],
+            ),
+            (
+                json!({ "command": "codex", "args": ["mcp-server", "-m", "x"] }),
+                vec!["args"],
+            ),
+            (
+                json!({ "command": "npx", "args": ["@leo000001/codex-mcp", "-x"], "env": { "A": "b" } }),
+                vec!["env"],
+            ),
+        ] {
+            let text = json!({ "mcpServers": { "codex": server } }).to_string();
+            let (_, names) = members(Client::Cursor, &text);
+            assert_eq!(names, expected, "{text}");
+        }
     }
 
     #[test]

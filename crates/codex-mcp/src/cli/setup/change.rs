@@ -8,8 +8,10 @@ use client_setup::files::{ConfigFile, FileError};
 use client_setup::logic::clients::{Client, Locations};
 use client_setup::logic::document::{EditError, Servers};
 use client_setup::logic::entry::{Entry, WantedEntry};
-use client_setup::logic::plan::{self, Plan, PlanError};
+use client_setup::logic::plan::{self, Plan, PlanError, PlannedEntry};
 use client_setup::receipts::{Before, ReceiptError, Receipts};
+use common::secrets::mask;
+use common::text::one_line;
 use git_probe::repository::{Repository, ceilings};
 use safe_files::state_file;
 use strum::VariantArray as _;
@@ -17,6 +19,9 @@ use supervise::search_path::{PATH, SearchPaths, find_program};
 
 use super::Failure;
 use crate::environment::variable;
+
+/// The longest member of an entry that a warning shows, in bytes.
+const MEMBER: usize = 400;
 
 /// What the user has asked for.
 pub(super) struct Request {
@@ -297,6 +302,9 @@ fn change(
             format!("`{words}` is left out: set it in Codex's own config.toml, if you need it")
         }));
         warnings.extend(warnings_of(plan));
+        if request.top.is_some() {
+            warnings.extend(warnings_of_repository(request, client, plan));
+        }
     }
     Some(Change {
         client,
@@ -322,6 +330,27 @@ fn warnings_of(plan: &Plan) -> Vec<String> {
         )
     });
     off.chain(several).collect()
+}
+
+/// Warnings about what the file of a repository sets for our entries. The check starts the server
+/// without it, because the author of the repository could have it run any program.
+fn warnings_of_repository(request: &Request, client: Client, plan: &Plan) -> Vec<String> {
+    let warn = |entry: &PlannedEntry| {
+        let members = plan.members_of_file(client, entry, &request.wanted);
+        let members = members.iter().map(|(member, value)| {
+            let text = format!("{member} = {value}");
+            one_line(&mask(&text), MEMBER)
+        });
+        let members = members.collect::<Vec<_>>().join("; ");
+        let name = &entry.name;
+        (!members.is_empty()).then(|| {
+            format!(
+                "`{name}` has settings of this repository's file that are not checked; read them before \
+                 you use it: {members}"
+            )
+        })
+    };
+    plan.entries.iter().filter_map(warn).collect()
 }
 
 /// Whether this file was set up.

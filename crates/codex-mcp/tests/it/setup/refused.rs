@@ -134,10 +134,19 @@ async fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
     ] {
         let text = json!({ "mcpServers": { "codex": entry } }).to_string();
         fs::write(home.work().join(".mcp.json"), &text).unwrap();
-        let said = setup.run(&["claude-code", "--project", "--yes"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        assert!(said.stdout.contains("answers, with"), "{said:?}");
-        assert!(!mark.exists(), "{text}");
+        for state in ["brings `codex` up to date", "is set up already"] {
+            let said = setup.run(&["claude-code", "--project", "--yes"]);
+            assert_eq!(said.code, 0, "{said:?}");
+            let warning = said
+                .stdout
+                .lines()
+                .find(|line| line.contains("not checked"));
+            assert!(warning.is_some_and(|line| line.contains(&evil)), "{said:?}");
+            for words in [state, "answers, with"] {
+                assert!(said.stdout.contains(words), "{said:?}");
+            }
+            assert!(!mark.exists(), "{text}");
+        }
         // As a control: the program runs if the server is started as that entry says.
         let (program, args) = control.split_first().unwrap();
         let mut command = setup.program(program);

@@ -149,6 +149,9 @@ fn shared_files_of_a_repository_name_the_program_without_its_directory() {
         written["checks"][0]["tools"].as_u64() > Some(0),
         "{written:#}"
     );
+    for change in written["changes"].as_array().unwrap() {
+        assert_eq!(change.get("warnings"), None, "{change:#}");
+    }
     for (name, file) in with_project() {
         let text = fs::read_to_string(home.work().join(file)).unwrap();
         assert!(text.contains("\"codex-mcp\""), "{name}: {text}");
