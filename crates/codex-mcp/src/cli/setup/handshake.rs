@@ -1,6 +1,6 @@
 //! Starts `codex-mcp serve` as a client does, and has it list its tools.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,8 +52,8 @@ impl Launch {
         }
     }
 
-    /// The program, which `env` starts with an environment of its own if that is wanted. A host
-    /// would stay for ten minutes.
+    /// The program. If the client does not pass on all variables, `env` removes the others of ours. It
+    /// sets none, because other users of the machine can read its arguments.
     fn program(&self) -> Result<Program, String> {
         let path = match self.command.contains('/') {
             true => PathBuf::from(&self.command),
@@ -62,33 +62,41 @@ impl Launch {
         // Another path depends on what the client has open.
         let cwd = self.process.directory.clone();
         let cwd = cwd.filter(|directory| directory.is_absolute());
-        let env = self.process.env.iter();
-        let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let env = self.env();
         let Some(passed) = self.passed else {
-            let no_host = ("CODEX_MCP_HOST".into(), "false".into());
             return Ok(Program {
-                env: env.chain([no_host]).collect(),
+                env,
                 cwd,
                 ..Program::new(&path, &self.args)
             });
         };
-        let passed = passed.iter().filter_map(|name| {
-            let value = match *name {
-                // The server and npx look up programs on it.
-                PATH => protected_path()?,
-                name => std::env::var_os(name)?,
-            };
-            Some([OsString::from(*name), value].join("=".as_ref()))
-        });
-        let written = env.map(|(name, value)| [name, value].join("=".as_ref()));
-        let mut words: Vec<OsString> = vec!["-i".into(), "CODEX_MCP_HOST=false".into()];
-        words.extend(passed.chain(written));
-        words.push(path.into());
-        words.extend(self.args.iter().map(OsString::from));
+        let stays = |name: &OsStr| {
+            passed.iter().any(|known| name == *known) || env.iter().any(|(set, _)| set == name)
+        };
+        let ours = std::env::vars_os().map(|(name, _)| name);
+        // `env` refuses to remove a name with `=`, which the system allows.
+        let removed = ours.filter(|name| !stays(name) && !name.as_encoded_bytes().contains(&b'='));
+        let options = removed.flat_map(|name| [OsString::from("-u"), name]);
+        let words: Vec<OsString> = options
+            .chain([path.into_os_string()])
+            .chain(self.args.iter().map(OsString::from))
+            .collect();
         Ok(Program {
+            env,
             cwd,
             ..Program::new(&file_of("env")?, words)
         })
+    }
+
+    /// The variables that are set on top of ours.
+    fn env(&self) -> Vec<(OsString, OsString)> {
+        // The server and npx look up programs on it.
+        let path = protected_path().map(|value| (PATH.into(), value));
+        let written = self.process.env.iter();
+        let written = written.map(|(name, value)| (name.into(), value.into()));
+        // A host would stay for ten minutes.
+        let no_host = ("CODEX_MCP_HOST".into(), "false".into());
+        path.into_iter().chain(written).chain([no_host]).collect()
     }
 
     fn cannot_start(&self, error: &io::Error) -> String {
@@ -190,6 +198,28 @@ mod tests {
         assert_eq!(directory(Client::Codex, Some("/srv")), srv);
         assert_eq!(directory(Client::VsCode, Some("${workspaceFolder}")), None);
         assert_eq!(directory(Client::Cursor, None), None);
+    }
+
+    #[test]
+    fn variables_are_set_and_removed_without_a_value_on_the_command_line() {
+        let entry = [("SERVICE", "of the entry")];
+        let codex = launch(Client::Codex, &entry, None).program().unwrap();
+        let has = |args: &[OsString], word: &str| args.iter().any(|arg| arg == word);
+        let is_set = |program: &Program, name: &str, value: &str| {
+            program.env.contains(&(name.into(), value.into()))
+        };
+        assert!(is_set(&codex, "SERVICE", "of the entry"), "{codex:?}");
+        assert!(is_set(&codex, "CODEX_MCP_HOST", "false"), "{codex:?}");
+        let mut words = codex.args.iter().map(|arg| arg.to_string_lossy());
+        let is_bare = |word: &str| !word.contains('=') && !word.contains("of the entry");
+        assert!(words.all(|word| is_bare(&word)), "{codex:?}");
+        // Cargo sets it for tests.
+        assert!(has(&codex.args, "CARGO_MANIFEST_DIR"), "{codex:?}");
+        for name in ["HOME", "PATH", "SERVICE", "CODEX_MCP_HOST"] {
+            assert!(!has(&codex.args, name), "{name}");
+        }
+        let cursor = launch(Client::Cursor, &entry, None).program().unwrap();
+        assert_eq!((cursor.args, cursor.env), (Vec::new(), codex.env));
     }
 
     #[test]

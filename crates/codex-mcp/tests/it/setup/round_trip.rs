@@ -230,6 +230,32 @@ fn program_of_the_npm_package_is_told_from_ours_of_the_same_name() {
     assert_eq!(server["args"], json!(["serve", "--api", "sessions"]));
 }
 
+/// Other users of the machine can read command lines.
+#[test]
+fn variables_of_an_entry_reach_the_server_without_its_command_line() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    let arguments = home.root().join("arguments");
+    let env = home.root().join("env.sh");
+    let script = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" >{}\nexec /usr/bin/env \"$@\"\n",
+        arguments.display()
+    );
+    write_program(&env, &script);
+    setup.install("env", &env);
+    let entry = "[mcp_servers.codex]\ncommand = \"codex-mcp\"\nargs = [\"serve\"]\n\
+                 [mcp_servers.codex.env]\nCODEX_MCP_SANDBOX = \"nonsense\"\n";
+    fs::write(home.codex_home().join("config.toml"), entry).unwrap();
+    let said = setup.run(&["codex", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let mut lines = said.stdout.lines();
+    let reason = lines.find(|line| line.contains("does not answer"));
+    assert!(reason.unwrap().contains("CODEX_MCP_SANDBOX"), "{said:?}");
+    let arguments = fs::read_to_string(arguments).unwrap();
+    assert!(arguments.contains("-u\nTMPDIR\n"), "{arguments}");
+    assert!(!arguments.contains("nonsense"), "{arguments}");
+}
+
 /// A home whose Cursor has this configuration.
 fn with_cursor(text: &str) -> (Home, PathBuf) {
     let home = Home::new("");
