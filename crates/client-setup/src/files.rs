@@ -193,15 +193,23 @@ impl ConfigFile {
         let new = with_suffix(Path::new(name), NEW_SUFFIX);
         // What a killed process has left.
         let _ = unlinkat(&directory, &new, AtFlags::empty());
-        let written = self.write(&directory, &new, after).and_then(|()| {
-            renameat(&directory, &new, &directory, name)?;
-            Ok(fsync(&directory)?)
-        });
-        written.map_err(|error| {
+        let written = self.write(&directory, &new, after);
+        let written = written.map_err(about(&self.target));
+        let replaced = written.and_then(|()| self.put_in_place(&directory, &new));
+        if replaced.is_err() {
             // On a full disk it takes up room.
             let _ = unlinkat(&directory, &new, AtFlags::empty());
-            about(&self.target)(error)
-        })
+        }
+        replaced
+    }
+
+    /// Renames the new file to the name of the file. Writing takes seconds on a slow disk, so another
+    /// program may have saved the file meanwhile.
+    fn put_in_place(&self, directory: &OwnedFd, new: &Path) -> Result<(), FileError> {
+        self.check_in(directory)?;
+        let name = self.target.file_name().unwrap_or_default();
+        let renamed = renameat(directory, new, directory, name).and_then(|()| fsync(directory));
+        renamed.map_err(|errno| about(&self.target)(errno.into()))
     }
 
     fn write(&self, directory: &OwnedFd, new: &Path, text: &str) -> io::Result<()> {
@@ -370,6 +378,25 @@ mod tests {
         fs::write(&path, "second").unwrap();
         assert!(matches!(file.replace("ours"), Err(FileError::Changed(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "second");
+    }
+
+    #[test]
+    fn change_while_the_new_file_is_written_is_not_lost() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("c.json");
+        fs::write(&path, "first").unwrap();
+        let file = ConfigFile::of_user(&path).unwrap();
+        let directory = file.open_directory().unwrap();
+        let new = Path::new("new");
+        file.write(&directory, new, "ours").unwrap();
+        fs::write(&path, "second").unwrap();
+        let refused = file.put_in_place(&directory, new);
+        assert!(matches!(refused, Err(FileError::Changed(_))), "{refused:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
+        // As a control: the file as it was read is replaced.
+        fs::write(&path, "first").unwrap();
+        file.put_in_place(&directory, new).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "ours");
     }
 
     #[test]
