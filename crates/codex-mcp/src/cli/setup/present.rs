@@ -6,6 +6,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use client_setup::logic::plan::{EntryChange, Plan};
 use common::output::{self, Output};
+use common::secrets::mask;
 use common::text::{visible, visible_line};
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -85,12 +86,14 @@ fn plan_summary(plan: &Plan) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The change as a unified diff without the names of the files.
+/// The change as a unified diff without the names of the files. Credentials are masked: the context has
+/// lines of other entries.
 fn diff(before: &str, after: &str) -> String {
     let diff = TextDiff::configure()
         .timeout(DIFF_TIME)
         .diff_lines(before, after);
-    diff.unified_diff().context_radius(CONTEXT).to_string()
+    let unified = diff.unified_diff().context_radius(CONTEXT).to_string();
+    mask(&unified).into_owned()
 }
 
 fn show_diff(out: &mut Output<impl Write>, diff: &str) -> io::Result<()> {

@@ -265,6 +265,24 @@ fn with_cursor(text: &str) -> (Home, PathBuf) {
     (home, file)
 }
 
+#[test]
+fn credentials_of_other_entries_are_masked_in_the_diff() {
+    let token = format!("ghp_{}", "a1".repeat(18));
+    let other =
+        json!({ "mcpServers": { "time": { "command": "uvx", "env": { "GITHUB_TOKEN": token } } } });
+    let (home, file) = with_cursor(&format!("{other:#}"));
+    let setup = Setup::on_the_newest(&home);
+    let planned = setup.json(&["cursor", "--dry-run"]);
+    let diff = planned["changes"][0]["diff"].as_str().unwrap();
+    let said = setup.run(&["cursor", "--yes"]);
+    for shown in [diff, &said.stdout] {
+        assert!(shown.contains("\"GITHUB_TOKEN\": \"[masked]"), "{shown}");
+        assert!(!shown.contains(&token), "{shown}");
+    }
+    // As a control: the file keeps it.
+    assert!(fs::read_to_string(&file).unwrap().contains(&token));
+}
+
 const BY_HAND: &str =
     r#"{"mcpServers": {"codex": {"command": "codex-mcp", "args": ["serve", "--team", "mine"]}}}"#;
 
