@@ -140,7 +140,7 @@ pub(super) fn set_up(home: &Path) -> Vec<Client> {
     let all = Client::VARIANTS.iter().copied();
     all.filter(|client| {
         let has_plugin = *client == Client::ClaudeCode && has_plugin(home);
-        has_plugin || has_entry(*client, &user_file(home, *client))
+        has_plugin || has_entry(*client, ConfigFile::of_user(&user_file(home, *client)))
     })
     .collect()
 }
@@ -150,13 +150,13 @@ pub(super) fn set_up(home: &Path) -> Vec<Client> {
 pub(super) fn written_by_hand(request: &Request, receipts: &Receipts) -> Vec<(Client, PathBuf)> {
     let is_known = |file: &Path| receipts.all().iter().any(|receipt| receipt.file == file);
     let all = Client::VARIANTS.iter().copied();
-    let files = all.filter_map(|client| match &request.top {
-        None => Some((client, user_file(&request.home, client))),
-        Some(top) => Some((client, top.join(project_file(top, client)?))),
+    let by_hand = all.filter_map(|client| {
+        // The only failure is that the client has no file in repositories.
+        let (path, file) = request.file(client).ok()?;
+        let is_by_hand = !is_known(&path) && has_entry(client, file);
+        is_by_hand.then_some((client, path))
     });
-    files
-        .filter(|(client, file)| !is_known(file) && has_entry(*client, file))
-        .collect()
+    by_hand.collect()
 }
 
 /// Whether a text has an entry of this program.
@@ -173,11 +173,19 @@ fn real_path(word: &str) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
-/// Whether a file of a client has an entry of this program.
-pub(super) fn has_entry(client: Client, file: &Path) -> bool {
-    let file = ConfigFile::of_user(file);
-    let text = file.ok().and_then(|file| Some(file.text()?.to_owned()));
-    text.is_some_and(|text| has_ours(client, &text).unwrap_or(false))
+/// Whether a file of a client has an entry of this program. One that cannot be read has none.
+pub(super) fn has_entry(client: Client, file: Result<ConfigFile, FileError>) -> bool {
+    let has_ours = |text: &str| has_ours(client, text).unwrap_or(false);
+    file.is_ok_and(|file| file.text().is_some_and(has_ours))
+}
+
+/// The shared file of a client in a repository, by its path.
+pub(super) fn file_of_repository(client: Client, path: &Path) -> Result<ConfigFile, FileError> {
+    let name = client.project_file().unwrap_or_default();
+    // A file that is not in a repository was the user's before a variable has moved it.
+    let depth = Path::new(name).components().count().max(1);
+    let top = path.ancestors().nth(depth).unwrap_or(path);
+    ConfigFile::of_repository(top, path.strip_prefix(top).unwrap_or(path))
 }
 
 impl Request {

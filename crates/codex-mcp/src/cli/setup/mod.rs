@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use agent_team::logic::TeamName;
+use client_setup::files::ConfigFile;
 use client_setup::logic::clients::Client;
 use client_setup::logic::plan::ServerProcess;
 use client_setup::receipts::Receipts;
@@ -309,15 +310,16 @@ fn others(request: &Request, outcome: &Outcome) -> Result<Vec<OtherFile>, Failur
         applied.any(|applied| applied.change.path == file)
     };
     let set_up = receipts.all().iter().filter_map(|receipt| {
-        let file = receipt.file.clone();
+        let path = receipt.file.clone();
         let client = receipt.client.parse::<Client>().ok()?;
-        let is_of_user = change::user_file(&request.home, client) == file;
-        let has_entry = change::has_entry(client, &file);
-        let other = match is_of_user {
-            true => OtherFile::OfUser(client, file),
-            false => OtherFile::OfRepository(file),
+        let (file, other) = match change::user_file(&request.home, client) == path {
+            true => (ConfigFile::of_user(&path), OtherFile::OfUser(client, path)),
+            false => (
+                change::file_of_repository(client, &path),
+                OtherFile::OfRepository(path),
+            ),
         };
-        has_entry.then_some(other)
+        change::has_entry(client, file).then_some(other)
     });
     let written = change::written_by_hand(request, &receipts).into_iter();
     let written = written.map(|(client, file)| OtherFile::ByHand(client, file));

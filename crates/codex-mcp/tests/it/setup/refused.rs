@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use safe_files::home_directory::home_directory;
@@ -109,6 +109,22 @@ fn link_of_the_user_is_followed_and_one_of_a_repository_is_not() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
     assert!(fs::read_to_string(&kept).unwrap().contains("codex-mcp"));
+
+    // The removal looks for entries that are left.
+    let names = |args: &[&str], link: &Path| {
+        let said = setup.run(args);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.stdout.contains(&*link.to_string_lossy())
+    };
+    let remove = ["--project", "--remove", "--yes"];
+    assert!(!names(&remove, &home.work().join(".cursor")));
+
+    setup.json(&["vscode", "--project", "--yes"]);
+    let directory = home.work().join(".vscode");
+    let moved = home.root().join("vscode");
+    fs::rename(&directory, &moved).unwrap();
+    symlink(&moved, &directory).unwrap();
+    assert!(!names(&["--remove", "--yes"], &directory));
 }
 
 /// Whoever wrote the repository would otherwise have a program run by the check.
