@@ -6,7 +6,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use rustix::fs::{
     AtFlags, Mode, OFlags, fchmod, fsync, mkdirat, open, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use safe_files::state_file::with_suffix;
+use safe_files::state_file::{self, with_suffix};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
 /// The longest file of a user that is edited, in bytes. Claude Code's grows with each project.
@@ -58,6 +57,9 @@ pub enum FileError {
     /// Another program has changed it since it was read.
     #[error("{} was changed by another program meanwhile; run the command again", .0.display())]
     Changed(PathBuf),
+    /// Another process that sets up clients has locked its directory for too long.
+    #[error(transparent)]
+    Busy(#[from] state_file::FileError),
 }
 
 fn about(path: &Path) -> impl FnOnce(io::Error) -> FileError {
@@ -187,7 +189,7 @@ impl ConfigFile {
     pub fn replace(&self, after: &str) -> Result<(), FileError> {
         self.check_unchanged()?;
         self.check_writable()?;
-        let directory = self.open_directory()?;
+        let directory = self.lock_directory()?;
         self.check_in(&directory)?;
         let name = self.target.file_name().unwrap_or_default();
         let new = with_suffix(Path::new(name), NEW_SUFFIX);
@@ -205,14 +207,14 @@ impl ConfigFile {
 
     /// Renames the new file to the name of the file. Writing takes seconds on a slow disk, so another
     /// program may have saved the file meanwhile.
-    fn put_in_place(&self, directory: &OwnedFd, new: &Path) -> Result<(), FileError> {
+    fn put_in_place(&self, directory: &File, new: &Path) -> Result<(), FileError> {
         self.check_in(directory)?;
         let name = self.target.file_name().unwrap_or_default();
         let renamed = renameat(directory, new, directory, name).and_then(|()| fsync(directory));
         renamed.map_err(|errno| about(&self.target)(errno.into()))
     }
 
-    fn write(&self, directory: &OwnedFd, new: &Path, text: &str) -> io::Result<()> {
+    fn write(&self, directory: &File, new: &Path, text: &str) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(directory, new, flags, NEW_FILE)?);
         file.write_all(text.as_bytes())?;
@@ -229,12 +231,13 @@ impl ConfigFile {
 
     /// Opens the directory of the file, which is made if there is none. In a repository, no link is
     /// followed, even if one takes the place of a directory meanwhile.
-    fn open_directory(&self) -> Result<OwnedFd, FileError> {
+    fn open_directory(&self) -> Result<File, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = self.target.parent().unwrap_or(Path::new("/"));
         let Owner::Repository(top) = &self.owner else {
             fs::create_dir_all(parent).map_err(about(parent))?;
-            return open(parent, flags, Mode::empty()).map_err(|errno| about(parent)(errno.into()));
+            let opened = open(parent, flags, Mode::empty()).map(File::from);
+            return opened.map_err(|errno| about(parent)(errno.into()));
         };
         let mut path = top.clone();
         let mut directory =
@@ -253,11 +256,24 @@ impl ConfigFile {
                 errno => about(&path)(errno.into()),
             })?;
         }
-        Ok(directory)
+        Ok(File::from(directory))
+    }
+
+    /// Opens the directory of the file, and locks it until the returned file is dropped: new files have
+    /// a name that another process would use too. The lock of the receipts is not enough, because each
+    /// state directory has receipts of its own.
+    fn lock_directory(&self) -> Result<File, FileError> {
+        let directory = self.open_directory()?;
+        let path = self.target.parent().unwrap_or(Path::new("/"));
+        match state_file::lock_open(&directory, path) {
+            Err(busy @ state_file::FileError::Busy { .. }) => Err(busy.into()),
+            // On a file system without such locks, as NFS, it is done without one.
+            Ok(()) | Err(_) => Ok(directory),
+        }
     }
 
     /// Fails if the file in this directory is not as it was read.
-    fn check_in(&self, directory: &OwnedFd) -> Result<(), FileError> {
+    fn check_in(&self, directory: &File) -> Result<(), FileError> {
         let name = self.target.file_name().unwrap_or_default();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let same = match (openat(directory, name, flags, Mode::empty()), &self.text) {
@@ -284,7 +300,7 @@ impl ConfigFile {
     /// [`FileError`].
     pub fn remove(&self) -> Result<(), FileError> {
         self.check_unchanged()?;
-        let directory = self.open_directory()?;
+        let directory = self.lock_directory()?;
         self.check_in(&directory)?;
         let name = self.target.file_name().unwrap_or_default();
         let removed = unlinkat(&directory, name, AtFlags::empty());
@@ -378,6 +394,30 @@ mod tests {
         fs::write(&path, "second").unwrap();
         assert!(matches!(file.replace("ours"), Err(FileError::Changed(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "second");
+    }
+
+    /// Two processes with state directories of their own do not wait for each other's receipts.
+    #[test]
+    fn writers_of_one_file_take_turns() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("c.json");
+        fs::write(&path, "").unwrap();
+        let texts = |letter: &'static str| (1..=30).map(move |length| letter.repeat(length * 1000));
+        let write = |letter: &'static str| {
+            for text in texts(letter) {
+                let file = ConfigFile::of_user(&path).unwrap();
+                let replaced = file.replace(&text);
+                let is_clean = matches!(replaced, Ok(()) | Err(FileError::Changed(_)));
+                assert!(is_clean, "{replaced:?}");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| write("a"));
+            scope.spawn(|| write("b"));
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(texts("a").chain(texts("b")).any(|whole| whole == text));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -220,11 +220,22 @@ pub fn lock(path: &Path) -> Result<File, FileError> {
 /// Like [`lock`], but waits at most for `timeout`.
 pub fn lock_within(path: &Path, timeout: Duration) -> Result<File, FileError> {
     let file = open_to_append(path)?;
+    wait_for_lock(&file, path, timeout)?;
+    Ok(file)
+}
+
+/// Like [`lock`], for a file or directory that is open already. Not every file system can lock
+/// directories.
+pub fn lock_open(file: &File, path: &Path) -> Result<(), FileError> {
+    wait_for_lock(file, path, LOCK_TIMEOUT)
+}
+
+fn wait_for_lock(file: &File, path: &Path, timeout: Duration) -> Result<(), FileError> {
     let until = Instant::now() + timeout;
     let mut pause = FIRST_PAUSE;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(pause),
             Err(TryLockError::WouldBlock) => {
                 let path = path.to_owned();
