@@ -10,7 +10,8 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, fchmod, fsync, mkdirat, open, openat, renameat, statat, unlinkat,
+    Access, AtFlags, Mode, OFlags, access, fchmod, fsync, mkdirat, open, openat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use safe_files::state_file::{self, with_suffix};
@@ -172,11 +173,14 @@ impl ConfigFile {
     ///
     /// [`FileError::ReadOnly`].
     pub fn check_writable(&self) -> Result<(), FileError> {
-        match fs::metadata(&self.target) {
-            Ok(about) if about.permissions().readonly() => {
-                Err(FileError::ReadOnly(self.path.clone()))
-            }
-            Ok(_) | Err(_) => Ok(()),
+        let access = access(&self.target, Access::WRITE_OK);
+        let is_refused = matches!(access, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
+        // Root may write to a file that nobody is meant to change.
+        let about = fs::metadata(&self.target);
+        let is_for_nobody = about.is_ok_and(|about| about.permissions().readonly());
+        match is_refused || is_for_nobody {
+            true => Err(FileError::ReadOnly(self.path.clone())),
+            false => Ok(()),
         }
     }
 

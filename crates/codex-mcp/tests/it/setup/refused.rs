@@ -1,6 +1,6 @@
 //! What `setup` does not do: nothing is lost, and the error says what to do.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,6 +11,7 @@ use testkit::wait::wait_for;
 use testkit::{Home, write_program};
 
 use super::Setup;
+use crate::output::CommandOutput;
 
 const MINE: &str = "{ \"mcpServers\": { \"time\": { \"command\": \"uvx\" } } }\n";
 
@@ -58,6 +59,29 @@ fn read_only_file_stays_as_it_is() {
     let path = cursor(&home, MINE);
     fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
     let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stdout.contains("is read-only; make it writable"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+}
+
+/// As a file of another user is.
+#[test]
+fn file_that_only_others_may_write_to_stays_as_it_is() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    fs::set_permissions(&path, Permissions::from_mode(0o464)).unwrap();
+    let program = env!("CARGO_BIN_EXE_codex-mcp");
+    let is_root = OpenOptions::new().append(true).open(&path).is_ok();
+    let mut command = setup.program(if is_root { "setpriv" } else { program });
+    if is_root {
+        command.args(["--inh-caps=-all", "--bounding-set=-all", program]);
+    }
+    command.args(["setup", "cursor", "--yes"]);
+    let said = CommandOutput::from(command.output().unwrap());
     assert_eq!(said.code, 1, "{said:?}");
     assert!(
         said.stdout.contains("is read-only; make it writable"),
