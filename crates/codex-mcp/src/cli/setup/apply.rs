@@ -6,7 +6,7 @@ use std::time::Duration;
 use client_setup::files::ConfigFile;
 use client_setup::logic::document::Servers;
 use client_setup::logic::plan::{EntryChange, Plan, PlannedEntry};
-use client_setup::receipts::{Before, Receipt, Receipts, digest};
+use client_setup::receipts::{Before, Receipt, ReceiptError, Receipts, digest};
 use supervise::short_lived;
 use supervise::spawn::Program;
 
@@ -24,8 +24,8 @@ pub(super) struct Applied {
     pub(super) copy: Option<PathBuf>,
     /// Why it was not made.
     pub(super) error: Option<ChangeError>,
-    /// Why the client's own command was not enough.
-    pub(super) note: Option<String>,
+    /// What went wrong, though the change was made.
+    pub(super) notes: Vec<String>,
 }
 
 impl Applied {
@@ -35,7 +35,7 @@ impl Applied {
             is_written: false,
             copy: None,
             error: None,
-            note: None,
+            notes: Vec::new(),
         }
     }
 
@@ -43,16 +43,22 @@ impl Applied {
     pub(super) fn is_fine(&self) -> bool {
         self.error.is_none() && self.change.action.is_ok()
     }
+
+    /// The change was made. If its receipt is still that of before, it can be removed all the same.
+    fn made(&mut self, noted: Result<(), ReceiptError>) {
+        self.is_written = true;
+        if let Err(error) = noted {
+            let note = format!("the receipt of this change could not be updated: {error}");
+            self.notes.push(note);
+        }
+    }
 }
 
 /// Makes a change.
 pub(super) async fn apply(request: &Request, change: Change) -> Applied {
     let mut applied = Applied::not_written(change);
     if applied.change.is_to_write() {
-        match write(request, &mut applied).await {
-            Ok(()) => applied.is_written = true,
-            Err(error) => applied.error = Some(error),
-        }
+        applied.error = write(request, &mut applied).await.err();
     }
     applied
 }
@@ -63,10 +69,7 @@ async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeErr
     match &applied.change.action {
         Err(_) => Ok(()),
         Ok(Action::Set { .. }) => set(request, applied, &mut receipts).await,
-        Ok(Action::Remove { file, removal, .. }) => {
-            applied.copy = remove(file, removal, &mut receipts)?;
-            Ok(())
-        }
+        Ok(Action::Remove { .. }) => remove(applied, &mut receipts),
     }
 }
 
@@ -105,21 +108,22 @@ async fn set(
         }
         Some(command) => {
             let (note, after) = by_command(request, change, file, &command).await?;
-            applied.note = note;
+            applied.notes.extend(note);
             after
         }
     };
     let texts = vec![digest(&after)];
-    Ok(receipts.note(Receipt { texts, ..receipt }, |_| true)?)
+    let noted = receipts.note(Receipt { texts, ..receipt }, |_| true);
+    applied.made(noted);
+    Ok(())
 }
 
-/// Removes entries; returns the copy of the file from before, unless that is restored.
-fn remove(
-    file: &ConfigFile,
-    removal: &Removal,
-    receipts: &mut Receipts,
-) -> Result<Option<PathBuf>, ChangeError> {
-    let copy = match removal {
+/// Removes entries. The file from before is copied, unless it is restored.
+fn remove(applied: &mut Applied, receipts: &mut Receipts) -> Result<(), ChangeError> {
+    let Ok(Action::Remove { file, removal, .. }) = &applied.change.action else {
+        return Ok(());
+    };
+    applied.copy = match removal {
         Removal::File | Removal::Restored(_) => None,
         Removal::Edited { .. } => match receipts.back_up(file.path(), file.text(), true)? {
             Before::Absent => None,
@@ -130,14 +134,24 @@ fn remove(
         Some(after) => file.replace(after)?,
         None => file.remove()?,
     }
+    let noted = note_removal(file, removal, receipts);
+    applied.made(noted);
+    Ok(())
+}
+
+/// Notes that entries were removed.
+fn note_removal(
+    file: &ConfigFile,
+    removal: &Removal,
+    receipts: &mut Receipts,
+) -> Result<(), ReceiptError> {
     let (is_restored, has_others) = match removal {
         Removal::File | Removal::Restored(_) => (true, false),
         Removal::Edited { has_others, .. } => (false, *has_others),
     };
     // An entry of this program that was restored or put back is the user's own.
     if !has_others {
-        receipts.forget(file.path(), is_restored)?;
-        return Ok(copy);
+        return receipts.forget(file.path(), is_restored);
     }
     // Only the entry of one name was meant.
     let rest = removal.after().unwrap_or_default();
@@ -146,7 +160,7 @@ fn remove(
         let texts = vec![digest(rest)];
         receipts.note(Receipt { texts, ..known }, |_| true)?;
     }
-    Ok(copy)
+    Ok(())
 }
 
 /// The servers that a removal has to put back, by their names. An entry of this program is one of them
@@ -178,15 +192,18 @@ fn own_command(
     Some(Program::new(&path, args))
 }
 
-/// Has the client's own command make the file, and writes what it leaves out. Returns why it was not
-/// enough, and the text of the file.
+/// Has the client's own command make the file, and writes what it leaves out. Returns a note if the
+/// command failed, and the text of the file.
 async fn by_command(
     request: &Request,
     change: &Change,
     file: &ConfigFile,
     command: &Program,
 ) -> Result<(Option<String>, String), ChangeError> {
-    let note = run(command).await.err();
+    let failed = run(command).await.err();
+    let note = failed.map(|error| {
+        format!("its own command failed, so the file was written without it: {error}")
+    });
     let now = file.reread()?;
     let rest = planned(
         change.client,

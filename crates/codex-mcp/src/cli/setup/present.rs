@@ -135,12 +135,8 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
                 None => writeln!(out, "{title}: done")?,
             }
         }
-        if let Some(note) = &applied.note {
-            let note = visible_line(note);
-            writeln!(
-                out,
-                "  its own command failed, so the file was written without it: {note}"
-            )?;
+        for note in &applied.notes {
+            writeln!(out, "  {}", visible_line(note))?;
         }
     }
     for (clients, check) in &outcome.checks {
@@ -268,7 +264,7 @@ fn as_json(applied: &Applied) -> Value {
         "diff": change.texts().map(|(before, after)| diff(before, after)),
         "copy": applied.copy.as_ref().map(|copy| copy.to_string_lossy()),
         "warnings": (!change.warnings.is_empty()).then_some(&change.warnings),
-        "note": applied.note,
+        "note": (!applied.notes.is_empty()).then(|| applied.notes.join("; ")),
         "error": error.map(ToString::to_string),
     });
     drop_nulls(&mut object);

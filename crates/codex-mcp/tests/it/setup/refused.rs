@@ -7,6 +7,8 @@ use std::process::Stdio;
 
 use safe_files::home_directory::home_directory;
 use serde_json::json;
+#[cfg(target_os = "linux")]
+use testkit::SmallDisk;
 use testkit::wait::wait_for;
 use testkit::{Home, write_program};
 
@@ -245,6 +247,30 @@ fn failed_backup_changes_nothing() {
     let said = setup.run(&["cursor", "--yes"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn change_whose_last_receipt_fails_is_reported_as_made() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    // It has room for two files: the copy, and one version of the receipts.
+    let _disk = SmallDisk::on(&home.state_home().join("codex-mcp/setup"), 8);
+    let run = |args: &[&str]| {
+        let said = setup.run(args);
+        assert_eq!(said.code, 0, "{said:?}");
+        for words in [
+            "Cursor: done",
+            "receipt of this change could not be updated",
+        ] {
+            assert!(said.stdout.contains(words), "{said:?}");
+        }
+        fs::read_to_string(&path).unwrap()
+    };
+    let text = run(&["cursor", "--yes"]);
+    assert!(text.contains("codex-mcp"), "{text}");
+    assert_eq!(run(&["cursor", "--remove", "--yes"]), MINE);
 }
 
 #[test]
