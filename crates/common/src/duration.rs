@@ -9,17 +9,25 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 /// The accepted forms, for error messages.
 const FORMS: &str = "a number of seconds, such as 90, or a duration such as 90s, 2m, 12h or 7d";
 
-/// Reads a duration. A number without a unit is a number of seconds.
+/// The longest accepted duration, 100 years (of 365.25 days). Callers add durations to the present
+/// time, and `Instant` panics when the sum overflows.
+const LONGEST: Duration = Duration::from_secs(100 * 31_557_600);
+
+/// Reads a duration of at most 100 years. A number without a unit is a number of seconds.
 ///
 /// # Errors
 ///
 /// A message that names the accepted forms.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
+    let parsed = match text.parse::<u64>() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => humantime::parse_duration(text),
+    };
+    match parsed {
+        Ok(duration) if duration <= LONGEST => Ok(duration),
+        Ok(_) => Err(format!("{text:?} is longer than 100 years; write {FORMS}")),
+        Err(_) => Err(format!("{text:?} is not a duration; write {FORMS}")),
     }
-    humantime::parse_duration(text)
-        .map_err(|_| format!("{text:?} is not a duration; write {FORMS}"))
 }
 
 /// Refuses a duration that is out of range.
@@ -91,6 +99,8 @@ impl Visitor<'_> for SetDurationVisitor {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -111,6 +121,22 @@ mod tests {
         assert_eq!(parse("50ms"), Ok(Duration::from_millis(50)));
         for text in ["soon", "", "-1", "1.5", "2x"] {
             let error = parse(text).unwrap_err();
+            assert!(error.contains("such as 90s, 2m"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn duration_over_100_years_is_refused() {
+        let after = |duration| Instant::now().checked_add(duration);
+        // The control.
+        assert_eq!(after(Duration::from_secs(u64::MAX)), None);
+        for text in ["100y", "3155760000"] {
+            let duration = parse(text).unwrap();
+            assert!(after(duration).is_some(), "{text}");
+        }
+        for text in ["18446744073709551615", "3155760001", "100y 1ns"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("longer than 100 years"), "{text}: {error}");
             assert!(error.contains("such as 90s, 2m"), "{text}: {error}");
         }
     }
