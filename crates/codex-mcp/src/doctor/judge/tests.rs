@@ -369,6 +369,26 @@ fn config_that_codex_refuses_is_reported_once() {
 }
 
 #[test]
+fn credential_in_an_excerpt_of_a_file_is_masked() {
+    let file = "token = \"hunter2 hunter2\" x\n";
+    let error = toml::from_str::<toml::Table>(file).unwrap_err();
+    let excerpt = error.to_string();
+    // The control.
+    assert!(excerpt.contains("hunter2"), "{excerpt}");
+
+    let refusal = format!("Error loading configuration: {excerpt}");
+    let facts = facts(|setup| probes(setup).login = ended(1, "", &refusal));
+    assert_finding(
+        &facts,
+        Check::Config,
+        Status::Problem,
+        "token = \"[masked]\" x",
+    );
+    let json = serde_json::to_string(&judge(&facts)).unwrap();
+    assert!(!json.contains("hunter2"), "{json}");
+}
+
+#[test]
 fn malformed_config_is_a_problem_without_codex_too() {
     let malformed = toml_error::parse::<toml::Table>("a = = 1").unwrap_err();
     let facts = facts(|setup| {

@@ -2,6 +2,7 @@
 
 use anstream::adapter::strip_str;
 use codex_engine::binary::{CodexBinary, Source};
+use common::secrets::mask;
 use common::text::{shell_word, visible_line};
 use supervise::short_lived::TextOutput;
 
@@ -13,10 +14,16 @@ const LONGEST: usize = 400;
 /// The most lines that are repeated.
 const MOST_LINES: usize = 10;
 
-/// One line: without colours and line breaks, with other hidden characters made visible, and
-/// bounded.
+/// The text without colours, and with credentials masked: people post the report, and the text
+/// may quote a configuration file that has some.
+fn masked(text: &str) -> String {
+    mask(&strip_str(text).to_string()).into_owned()
+}
+
+/// One line: without colours and line breaks, with credentials masked, with other hidden characters
+/// made visible, and bounded.
 pub(super) fn one_line(text: &str) -> String {
-    let plain = strip_str(text).to_string();
+    let plain = masked(text);
     let line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut line = visible_line(&line).into_owned();
     if line.len() > LONGEST {
@@ -28,7 +35,7 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Several lines, such as an excerpt with a mark below it, made safe in the same way.
 pub(super) fn lines(text: &str) -> String {
-    let plain = strip_str(text).to_string();
+    let plain = masked(text);
     let lines = plain.trim().lines().take(MOST_LINES);
     let lines = lines.map(|line| visible_line(line.trim_end()).into_owned());
     let mut text = lines.collect::<Vec<_>>().join("\n");
@@ -99,6 +106,17 @@ mod tests {
         assert_eq!(lines(excerpt), "line 2, column 3\n  |\n2 | x =\n  |   ^");
         assert_eq!(lines(&"x\n".repeat(50)).lines().count(), MOST_LINES);
         assert!(lines(&"x".repeat(5000)).len() < 500);
+    }
+
+    #[test]
+    fn credential_is_masked_before_the_cut() {
+        let key = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+        let cut_within = format!("{} {key}", "x".repeat(LONGEST - 20));
+        for shown in [one_line(&cut_within), lines(&cut_within)] {
+            assert!(!shown.contains("ghp_"), "{shown}");
+        }
+        let coloured = "1 | token = \u{1b}[31m\"a b\"\u{1b}[0m x\n  |   ^";
+        assert_eq!(lines(coloured), "1 | token = \"[masked]\" x\n  |   ^");
     }
 
     #[test]
