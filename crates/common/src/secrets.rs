@@ -20,18 +20,27 @@ const MARGIN: usize = 2048;
 /// The longest part by which a credential is recognised, in bytes.
 const TELLING: usize = 1024;
 
-/// A rule: the groups `head` and `tail` of the pattern stay, the rest is masked.
+/// A rule: the groups `head` and `tail` of the pattern stay, and so does a quote with which the
+/// group `value` begins. The rest is masked.
 struct Rule {
     /// The pattern matches no text without one of these (in lower case). Searching for them
     /// takes a hundredth of the time.
     hints: &'static [&'static str],
     pattern: &'static str,
-    /// Whether the text of the group `value`, if there is one, looks like a credential.
+    /// Whether the text of the group `value` looks like a credential. [`any`] without that group.
     value: fn(&str) -> bool,
 }
 
 /// Words that name a credential when a name ends with one of them.
 const SECRET_NAMES: &[&str] = &["pass", "pwd", "secret", "token", "key", "credential"];
+
+/// A part of patterns: the end of a name of a credential. `_PASS` counts only in capitals:
+/// `render_pass=shadow` is code.
+macro_rules! secret_name {
+    () => {
+        r"(?:pass(?:word|wd|phrase)|(?-i:_PASS)|pwd|secret(?:[_-]?key(?:[_-]?base)?)?|token|(?:access|account|api|auth|encryption|private)[_-]?key|credentials?)"
+    };
+}
 
 const RULES: &[Rule] = &[
     // Private keys (RFC 7468, OpenPGP), also where newlines are written as `\n`, and
@@ -59,13 +68,16 @@ const RULES: &[Rule] = &[
             "gh",
             "github_pat_",
             "glpat-",
+            "glrt-",
+            "gldt-",
+            "glcbt-",
             "npm_",
             "k_live_",
             "k_test_",
             "whsec_",
             "hf_",
         ],
-        pattern: r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{16,}|hf_[A-Za-z0-9]{30,})",
+        pattern: r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|gl(?:pat|rt|dt|cbt)-[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{30,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{16,}|hf_[A-Za-z0-9]{30,})",
         value: any,
     },
     // Amazon: access key IDs, which identify the account.
@@ -82,8 +94,22 @@ const RULES: &[Rule] = &[
     },
     // Google.
     Rule {
-        hints: &["aiza", "ya29."],
-        pattern: r"\b(?:AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_.-]{20,})",
+        hints: &["aiza", "ya29.", "gocspx-"],
+        pattern: r"\b(?:AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_.-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,})",
+        value: any,
+    },
+    // PyPI, Docker, SendGrid, Vault, Groq, xAI, age.
+    Rule {
+        hints: &[
+            "pypi-age",
+            "dckr_pat_",
+            "sg.",
+            "hvs.",
+            "gsk_",
+            "xai-",
+            "age-secret-key-1",
+        ],
+        pattern: r"\b(?:pypi-AgE[A-Za-z0-9_-]{16,}|dckr_pat_[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|hvs\.[A-Za-z0-9_-]{20,}|gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{20,})",
         value: any,
     },
     // HTTP (RFC 9110, RFC 6750).
@@ -129,27 +155,42 @@ const RULES: &[Rule] = &[
         pattern: r#"(?P<head>\bcurl\b[^\r\n]*?\s(?:-u|--user|--proxy-user)(?:\s+|=)?["']?[^\s:"']+:)(?P<value>[^\s"']+)"#,
         value: any,
     },
-    // Names and values: quoted.
+    // Names and values: quoted. A backslash escapes a quote in the value. In a text that is itself
+    // quoted, such as JSON in JSON, `\"` encloses the value, and a quote in it is `\\\"`. Further
+    // within, and in single quotes (which have no escapes in a shell), any quote ends it.
     Rule {
         hints: SECRET_NAMES,
-        pattern: r#"(?i)(?P<head>(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credentials?)\\*["']?\s*(?:=>|:=|[:=])\s*\\*")(?P<value>(?:[^"\r\n]*[^"\\\r\n])?)"#,
-        value: quoted,
-    },
-    Rule {
-        hints: SECRET_NAMES,
-        pattern: r#"(?i)(?P<head>(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credentials?)\\*["']?\s*(?:=>|:=|[:=])\s*\\*')(?P<value>(?:[^'\r\n]*[^'\\\r\n])?)"#,
+        pattern: concat!(
+            "(?i)(?P<head>",
+            secret_name!(),
+            r#"\\*["']?\s*(?:=>|:=|[:=])\s*)(?P<value>"(?:[^"\\\r\n]|\\[^\r\n])*|\\"(?:[^"\\\r\n]|\\{3}"|\\{4}|\\+[^"\\\r\n])*|\\{2,}"(?:[^"\r\n]*[^"\\\r\n])?|\\*'(?:[^'\r\n]*[^'\\\r\n])?)"#
+        ),
         value: quoted,
     },
     // Without quotes, directly behind the sign: variables, queries of URLs, flags.
     Rule {
         hints: SECRET_NAMES,
-        pattern: r#"(?i)(?P<head>(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credentials?)=)(?P<value>[^\s"'`,;&=][^\s"'`,;&]*)"#,
+        pattern: concat!(
+            "(?i)(?P<head>",
+            secret_name!(),
+            r#"=)(?P<value>[^\s"'`,;&=][^\s"'`,;&]*)"#
+        ),
+        value: assigned,
+    },
+    // Other keys, only as variables in capitals: `primary_key=id` is code.
+    Rule {
+        hints: &["_key="],
+        pattern: r#"(?P<head>[A-Z0-9]_KEY=\\*["']?)(?P<value>[^\s"'`,;&=\\][^\s"'`,;&\\]*)"#,
         value: assigned,
     },
     // Without quotes, with space around the sign: settings, headers, but mostly code.
     Rule {
         hints: SECRET_NAMES,
-        pattern: r#"(?i)(?P<head>(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credentials?)(?:\\*["']?\s*(?:=>|:=|[:=])\s*|\s+is\s+))(?P<value>[^\s"'`,;&=\\][^\s"'`,;\\]*)"#,
+        pattern: concat!(
+            "(?i)(?P<head>",
+            secret_name!(),
+            r#"(?:\\*["']?\s*(?:=>|:=|[:=])\s*|\s+is\s+))(?P<value>[^\s"'`,;&=\\][^\s"'`,;\\]*)"#
+        ),
         value: plain_value,
     },
     // As an argument of a program.
@@ -219,13 +260,22 @@ fn whole_words(text: &str) -> &str {
 impl Rule {
     fn masked(&self, found: &Captures<'_>) -> String {
         let group = |name| found.name(name).map_or("", |group| group.as_str());
-        let value = found.name("value").map(|value| value.as_str());
-        // An earlier rule has masked it already.
-        let leave = |value: &str| value.contains(MASK) || !(self.value)(value);
-        match value.is_some_and(leave) {
+        let (quote, value) = split_quote(group("value"));
+        // An earlier rule may have masked it already.
+        match value.contains(MASK) || !(self.value)(value) {
             true => found.get(0).map_or("", |all| all.as_str()).to_owned(),
-            false => format!("{}{MASK}{}", group("head"), group("tail")),
+            false => format!("{}{quote}{MASK}{}", group("head"), group("tail")),
         }
+    }
+}
+
+/// Splits a text after the quote with which it begins, if it does; backslashes before the quote
+/// belong to it.
+fn split_quote(text: &str) -> (&str, &str) {
+    let begin = text.trim_start_matches('\\');
+    match begin.strip_prefix(['"', '\'']) {
+        Some(rest) => text.split_at(text.len() - rest.len()),
+        None => ("", text),
     }
 }
 
@@ -274,7 +324,10 @@ fn is_reference(text: &str) -> bool {
         let plain = |byte: u8| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit();
         !name.is_empty() && name.bytes().all(plain)
     };
-    let within = |begin, end| text.starts_with(begin) && text.ends_with(end);
+    let within = |begin, end| {
+        // An object of JSON is no placeholder.
+        text.starts_with(begin) && text.ends_with(end) && !text.contains('"')
+    };
     text.strip_prefix('$').is_some_and(variable)
         || ["${", "$(", "%(", "{{"]
             .iter()
