@@ -10,8 +10,10 @@
 //! - when its owner has died, however: the system sends SIGTERM then.
 //!
 //! To end the tree, the guard sends SIGTERM to every descendant, and SIGKILL a second
-//! later to those that are left, until none is. If the guard itself is killed, the system
-//! sends SIGKILL to Codex, and the owner kills the rest of the tree (`tree_mark`). The guard exits as Codex did.
+//! later to those that are left, until none is. On Linux it also chases chains of processes, each of
+//! which starts the next one and ends sooner than a scan can find and kill it. If the guard itself is killed, the
+//! system sends SIGKILL to Codex, and the owner kills the rest of the tree (`tree_mark`). The guard
+//! exits as Codex did.
 //!
 //! ```text
 //!   Watching ── Codex ended, told to, owner gone ──► Ending ── nothing left ──► exit
@@ -43,7 +45,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::output;
 use nix::errno::Errno;
@@ -59,6 +61,9 @@ use unsupported as adoptable;
 
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
+
+/// How long chains are chased after each SIGKILL: long enough for eight at once on a busy machine.
+const CHASE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -229,15 +234,17 @@ impl Guard {
     /// Handles signals until the tree has ended. Returns Codex's exit.
     fn until_ended(&mut self, signals: &SigSet) -> io::Result<Exit> {
         loop {
-            match signals.wait()? {
-                Signal::SIGCHLD => {
-                    if let Some(exit) = self.reap() {
-                        self.tree.end_left(self.codex);
-                        return Ok(exit);
-                    }
-                }
+            let ended = match signals.wait()? {
+                Signal::SIGCHLD => self.reap(),
                 Signal::SIGALRM => self.on_alarm(),
-                _ => self.end(),
+                _ => {
+                    self.end();
+                    None
+                }
+            };
+            if let Some(exit) = ended {
+                self.tree.end_left(self.codex);
+                return Ok(exit);
             }
         }
     }
@@ -292,14 +299,39 @@ impl Guard {
         }
     }
 
-    fn on_alarm(&mut self) {
+    /// Returns Codex's exit once no child is left.
+    fn on_alarm(&mut self) -> Option<Exit> {
         match self.phase {
-            Phase::Watching => self.check_owner(),
+            Phase::Watching => {
+                self.check_owner();
+                None
+            }
             Phase::Ending => {
                 self.signal_all(Signal::SIGKILL);
                 alarm::set(GRACE);
+                self.chase()
             }
         }
+    }
+
+    /// Kills our children again and again: each process of a chain becomes one when its parent has
+    /// ended, and children are listed in a fraction of the time that a scan takes. Only we reap them,
+    /// so none of the listed numbers belongs to another process. Returns Codex's exit once no child
+    /// is left.
+    fn chase(&mut self) -> Option<Exit> {
+        let end = Instant::now() + CHASE;
+        let mut exit = None;
+        while exit.is_none() && Instant::now() < end {
+            let children = self.tree.children();
+            if children.is_empty() {
+                break;
+            }
+            for child in children {
+                let _ = kill(child, Signal::SIGKILL);
+            }
+            exit = self.reap();
+        }
+        exit
     }
 
     /// The owner may have died before we asked the system to signal its death.

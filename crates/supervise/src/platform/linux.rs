@@ -48,6 +48,18 @@ pub(crate) fn processes() -> Option<impl Iterator<Item = (i32, Vec<u8>)>> {
     Some(processes)
 }
 
+/// The children of the main thread of this process, and the processes that it has adopted. Empty if
+/// the kernel does not list them (`CONFIG_PROC_CHILDREN`).
+///
+/// Source: `/proc/PID/task/TID/children` in proc(5).
+pub(crate) fn children() -> Vec<Pid> {
+    let this = Pid::this();
+    let listed = read(format!("/proc/self/task/{this}/children")).unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed);
+    let pids = listed.split_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.map(Pid::from_raw).collect()
+}
+
 /// The variables with which a process was started, each followed by a zero. Empty if they cannot
 /// be read.
 pub(crate) fn environment(process: Pid) -> Vec<u8> {

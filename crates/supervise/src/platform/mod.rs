@@ -2,7 +2,7 @@
 //!
 //! | on Linux | elsewhere |
 //! | --- | --- |
-//! | The guard is the subreaper of all below it, and finds them in `/proc`. | The guard ends the process group of the program, and what `ps` lists below it; a process in another group that has lost its parent before stays. |
+//! | The guard is the subreaper of all below it, and finds them in `/proc`. It kills its children in a loop, which ends chains of processes that each start the next one and end. | The guard ends the process group of the program, and what `ps` lists below it; a process in another group that has lost its parent before stays. |
 //! | The system signals the end of a parent. | The guard checks each second whether its owner lives. A program whose guard was killed is left. |
 //! | `/proc/self/exe` is this program even after an upgrade. | The path at which it was started. |
 //! | Both ends of a connection compare their confinement. | The [proof](crate::proof) alone decides. |

@@ -3,6 +3,7 @@
 use nix::unistd::Pid;
 
 use crate::descendants::descendants;
+use crate::platform;
 
 /// The processes below this one, a guard.
 #[derive(Debug)]
@@ -16,6 +17,11 @@ impl Tree {
     /// Those that are there now. Processes start and end during the scan.
     pub(in crate::guard) fn processes(&mut self) -> Vec<Pid> {
         descendants(Pid::this())
+    }
+
+    /// The children of the guard.
+    pub(in crate::guard) fn children(&self) -> Vec<Pid> {
+        platform::children()
     }
 
     /// Does nothing: when the guard has no child, it has no process below it.
