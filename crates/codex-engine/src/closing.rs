@@ -3,37 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use codex_protocol::codex::{Method, Persistence, ThreadId, ThreadParams};
+use codex_protocol::codex::{Method, ThreadId, ThreadParams};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::app_server::AppServer;
 use super::command::{SessionId, TurnRef};
-use super::connection::{CallError, Closing};
+use super::connection::Closing;
 use super::engine::Engine;
 use super::entry::Entry;
 use super::error::EngineError;
 use super::hub::{self, Hub};
 use super::observer::{Act, EngineObserver};
 use super::requests::call;
+use super::unloading::{UnloadState, is_written, unload, unload_when_ended};
 use crate::logic::session::{Session, State};
-
-/// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
-/// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
-const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long cancelling a session waits until its turn has ended and its thread is unloaded. Codex
 /// ends most turns within 50 ms; the others, and their threads, end later.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Whether Codex has unloaded the thread of a closed session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnloadState {
-    /// The thread is unloaded.
-    Unloaded,
-    /// Codex has not confirmed it. Resuming a loaded thread keeps its settings.
-    MaybeLoaded,
-}
 
 impl Engine {
     /// Interrupts a turn, if it still runs. [`inspect`](Self::inspect) returns its
@@ -178,64 +166,9 @@ fn cancel_turn(entry: &Arc<Entry>, observer: &dyn EngineObserver, why: &str) {
     hub::cancel(entry, why);
 }
 
-/// Has Codex unload the thread of a cancelled session once its turn has ended.
-pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
-    let mut revision = entry.watch();
-    while entry.look(|machine, _| machine.has_turn()) {
-        // Fails only without the entry, which this holds.
-        let _ = revision.changed().await;
-    }
-    // A program that is attached has the thread open, and a successor uses it.
-    let is_attached = entry.look(|machine, _| machine.is_attached());
-    let is_free = || hub.sessions.is_current(&entry) && hub.sessions.children(&entry).is_empty();
-    let is_loaded = entry.is_loaded_in(&entry.server());
-    if is_loaded
-        && is_written(&entry)
-        && !is_attached
-        && is_free()
-        && unload(&entry).await == UnloadState::Unloaded
-    {
-        entry.mark_unloaded();
-    }
-}
-
-/// Whether Codex has a rollout of the thread, so that it is not lost when it is unloaded.
-fn is_written(entry: &Entry) -> bool {
-    entry.settings().persistence != Persistence::Ephemeral
-        && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0))
-}
-
 /// Restores an archived thread.
 pub(super) async fn unarchive(server: &AppServer, thread: &ThreadId) -> Result<(), EngineError> {
     let params = ThreadParams { thread_id: thread };
     let _: Value = call(server, Method::ThreadUnarchive, &params).await?;
     Ok(())
-}
-
-/// Makes Codex unload a thread at once, by archiving and restoring it. A thread without
-/// subscribers stays loaded, and closed to other processes, for 30 minutes (0.153.4 and
-/// 0.169.0) or for good (0.104.0); an archived one is unloaded at once.
-async fn unload(entry: &Entry) -> UnloadState {
-    let (server, _) = entry.server();
-    let params = ThreadParams {
-        thread_id: &entry.thread,
-    };
-    let unloading = async {
-        let _: Value = server
-            .call(Method::ThreadArchive, &params, UNLOAD_TIMEOUT)
-            .await?;
-        let _: Value = server
-            .call(Method::ThreadUnarchive, &params, UNLOAD_TIMEOUT)
-            .await?;
-        Ok::<(), CallError>(())
-    };
-    match unloading.await {
-        Ok(()) => UnloadState::Unloaded,
-        Err(error) => {
-            // The thread is empty, Codex is gone, or it is slow.
-            tracing::debug!("the thread is not unloaded: {error}");
-            server.connection().cast(Method::ThreadUnarchive, &params);
-            UnloadState::MaybeLoaded
-        }
-    }
 }

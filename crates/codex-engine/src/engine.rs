@@ -16,10 +16,10 @@ use super::backend::{AppServerStatus, Launch, LaunchError};
 use super::command::{SessionAlert, SessionId, SessionInfo, TurnView};
 use super::entry::{Entry, Owner};
 use super::error::EngineError;
-use super::hub;
 use super::observer::EngineObserver;
 use super::shared::{AppServers, CodexStart, Ownership, SharedCodex, Shutdown};
 use super::thread_tools::ThreadTools;
+use super::unloading;
 use crate::logic::progress::CurrentStep;
 use crate::logic::session::{Session, State, Timeouts};
 
@@ -184,7 +184,7 @@ impl Engine {
     /// app-servers, this has been started with them.
     pub fn keep_tidy(&self) {
         if self.ownership == Ownership::Own {
-            tokio::spawn(hub::sweep(Arc::downgrade(&self.codex.hub)));
+            tokio::spawn(unloading::sweep(Arc::downgrade(&self.codex.hub)));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Passes Codex's messages to the session machines, and tells them the time.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{
@@ -15,12 +15,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
 use super::cached_usage::ReportedLimits;
-use super::closing;
 use super::command::{TurnRef, new_action_id};
 use super::connection::Listener;
 use super::effects::perform;
 use super::entry::Entry;
-use super::observer::{Act, EngineObserver};
+use super::observer::EngineObserver;
 use super::sessions::Sessions;
 use super::tool_calls;
 use crate::logic::session::{Effect, IncomingQuestion, Session, State};
@@ -28,9 +27,6 @@ use crate::logic::session::{Effect, IncomingQuestion, Session, State};
 /// How long an interrupted turn may take to end before the next measure. Codex takes
 /// about 20 ms.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The interval between searches for unused sessions.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Receives all messages of Codex.
 #[derive(Default)]
@@ -234,29 +230,6 @@ async fn until(deadline: Option<std::time::Instant>) {
     match deadline {
         Some(deadline) => sleep_until(Instant::from_std(deadline)).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Cancels and forgets unused sessions, as long as the hub exists.
-pub(super) async fn sweep(hub: Weak<Hub>) {
-    loop {
-        sleep(SWEEP_EVERY).await;
-        let Some(hub) = hub.upgrade() else { return };
-        for (entry, effects) in hub.sessions.tidy() {
-            let _in_span = entry.span.enter();
-            tracing::info!("the session ends: it has not been used for long");
-            let observer = entry.owner().observer;
-            observer.acted(
-                &entry.thread,
-                Act::Cancelled("it has not been used for long"),
-            );
-            perform(&entry, effects);
-            ensure_end(&entry);
-            tokio::spawn(closing::unload_when_ended(
-                Arc::clone(&hub),
-                Arc::clone(&entry),
-            ));
-        }
     }
 }
 

@@ -278,7 +278,7 @@ impl AppServers {
             codex.backend.make_adoptable(Arc::clone(new_socket), kept);
         }
         let codex = Arc::new(SharedCodex { agreement, ..codex });
-        tokio::spawn(super::hub::sweep(Arc::downgrade(&codex.hub)));
+        tokio::spawn(super::unloading::sweep(Arc::downgrade(&codex.hub)));
         self.all().push(Member {
             codex: Arc::clone(&codex),
             unused_since: None,

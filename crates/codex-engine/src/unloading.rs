@@ -1,0 +1,105 @@
+//! Has Codex unload threads, so that any process can resume them.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use codex_protocol::codex::{Method, Persistence, ThreadParams};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::connection::CallError;
+use super::effects::perform;
+use super::entry::Entry;
+use super::hub::{Hub, ensure_end};
+use super::observer::Act;
+
+/// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
+/// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
+const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The interval between searches for unused sessions.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Whether Codex has unloaded the thread of a closed session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnloadState {
+    /// The thread is unloaded.
+    Unloaded,
+    /// Codex has not confirmed it. Resuming a loaded thread keeps its settings.
+    MaybeLoaded,
+}
+
+/// Cancels and forgets unused sessions, as long as the hub exists.
+pub(super) async fn sweep(hub: Weak<Hub>) {
+    loop {
+        sleep(SWEEP_EVERY).await;
+        let Some(hub) = hub.upgrade() else { return };
+        for (entry, effects) in hub.sessions.tidy() {
+            let _in_span = entry.span.enter();
+            tracing::info!("the session ends: it has not been used for long");
+            let observer = entry.owner().observer;
+            observer.acted(
+                &entry.thread,
+                Act::Cancelled("it has not been used for long"),
+            );
+            perform(&entry, effects);
+            ensure_end(&entry);
+            tokio::spawn(unload_when_ended(Arc::clone(&hub), Arc::clone(&entry)));
+        }
+    }
+}
+
+/// Has Codex unload the thread of a cancelled session once its turn has ended.
+pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
+    let mut revision = entry.watch();
+    while entry.look(|machine, _| machine.has_turn()) {
+        // Fails only without the entry, which this holds.
+        let _ = revision.changed().await;
+    }
+    // A program that is attached has the thread open, and a successor uses it.
+    let is_attached = entry.look(|machine, _| machine.is_attached());
+    let is_free = || hub.sessions.is_current(&entry) && hub.sessions.children(&entry).is_empty();
+    let is_loaded = entry.is_loaded_in(&entry.server());
+    if is_loaded
+        && is_written(&entry)
+        && !is_attached
+        && is_free()
+        && unload(&entry).await == UnloadState::Unloaded
+    {
+        entry.mark_unloaded();
+    }
+}
+
+/// Whether Codex has a rollout of the thread, so that it is not lost when it is unloaded.
+pub(super) fn is_written(entry: &Entry) -> bool {
+    entry.settings().persistence != Persistence::Ephemeral
+        && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0))
+}
+
+/// Makes Codex unload a thread at once, by archiving and restoring it. A thread without
+/// subscribers stays loaded, and closed to other processes, for 30 minutes (0.153.4 and
+/// 0.169.0) or for good (0.104.0); an archived one is unloaded at once.
+pub(super) async fn unload(entry: &Entry) -> UnloadState {
+    let (server, _) = entry.server();
+    let params = ThreadParams {
+        thread_id: &entry.thread,
+    };
+    let unloading = async {
+        let _: Value = server
+            .call(Method::ThreadArchive, &params, UNLOAD_TIMEOUT)
+            .await?;
+        let _: Value = server
+            .call(Method::ThreadUnarchive, &params, UNLOAD_TIMEOUT)
+            .await?;
+        Ok::<(), CallError>(())
+    };
+    match unloading.await {
+        Ok(()) => UnloadState::Unloaded,
+        Err(error) => {
+            // The thread is empty, Codex is gone, or it is slow.
+            tracing::debug!("the thread is not unloaded: {error}");
+            server.connection().cast(Method::ThreadUnarchive, &params);
+            UnloadState::MaybeLoaded
+        }
+    }
+}
