@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use codex_protocol::codex::{Method, Persistence, ThreadParams};
 use serde_json::Value;
+use supervise::memory;
 use tokio::time::sleep;
 
 use super::connection::CallError;
@@ -46,6 +47,8 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
             ensure_end(&entry);
             tokio::spawn(unload_when_ended(Arc::clone(&hub), Arc::clone(&entry)));
         }
+        // A session has up to some MB of events, in pieces of all sizes.
+        memory::release_unused();
     }
 }
 

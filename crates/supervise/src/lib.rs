@@ -52,6 +52,7 @@ pub mod detached;
 pub mod exit;
 pub mod guard;
 pub mod io_thread;
+pub mod memory;
 mod platform;
 pub mod private_socket;
 pub mod proof;
