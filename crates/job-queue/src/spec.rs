@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_team::logic::{AgentName, TeamName};
+use codex_config::layers::UserConfig;
 use codex_config::profile::{NoProfile, ProfileName, check_exists};
+use codex_config::trust::directory_trust;
 use codex_engine::binary::{self, NoCodex, Source};
 use codex_engine::command::LONGEST_WAIT;
+use codex_engine::confinement::ConfiguredSandbox;
 use codex_engine::picture::{Picture, PictureError};
 use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
@@ -301,6 +304,7 @@ impl Submitter {
         };
         let asked = spec.sandbox.or_else(|| sandbox_mode(&spec.config));
         let sandbox = self.asked_or_configured(asked, explicit)?;
+        let sandbox = sandbox.or_else(|| self.read_only_beside_profile(&spec, &cwd));
         let sandbox = self
             .bounds
             .sandbox_of_job(sandbox, spec.profile.as_ref(), &cwd)?;
@@ -405,6 +409,18 @@ impl Submitter {
         let set = explicit.default_unless_set("sandbox_mode", &self.defaults.sandbox);
         let set = set.map(|set| self.bounds.narrowed(set.value));
         Ok(asked.or(set))
+    }
+
+    /// Our own `read-only` sandbox, for a job with a profile where neither that nor the rest of
+    /// Codex's configuration names a sandbox: the default of jobs may write.
+    fn read_only_beside_profile(&self, spec: &JobSpec, cwd: &Path) -> Option<SandboxMode> {
+        let set = self.defaults.sandbox.as_ref()?.value;
+        let profile = spec.profile.as_ref()?;
+        let user = UserConfig::read(&self.codex_home);
+        let trust = directory_trust(cwd, &user).ok();
+        let configured = user.layers(Some(profile), trust.as_ref());
+        let is_named = ConfiguredSandbox::of(&spec.config, &configured).is_some();
+        (set == SandboxMode::ReadOnly && !is_named).then_some(set)
     }
 
     /// The Codex of a job; `None` if only other machines may have one.

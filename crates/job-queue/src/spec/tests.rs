@@ -117,6 +117,36 @@ fn profile_and_config_of_a_job_take_precedence_over_settings() {
     assert_eq!(sent(with_config), (None, None, text("workspace-write")));
 }
 
+/// The default of jobs may write.
+#[test]
+fn profile_without_a_sandbox_keeps_our_own_read_only() {
+    let home = tempfile::tempdir().unwrap();
+    let submitter = Submitter {
+        defaults: ThreadDefaults {
+            sandbox: Some(Setting::new(
+                SandboxMode::ReadOnly,
+                settings::Source::Default,
+            )),
+            ..ThreadDefaults::default()
+        },
+        codex_home: home.path().to_owned(),
+        ..submitter(StoreScope::Here)
+    };
+    let (_directory, plain) = spec();
+    let with_profile = JobSpec {
+        profile: Some("quick".to_owned().try_into().unwrap()),
+        ..plain
+    };
+    for (profile, sandbox) in [
+        ("model = \"m\"\n", Some("read-only")),
+        ("sandbox_mode = \"workspace-write\"\n", None),
+    ] {
+        std::fs::write(home.path().join("quick.config.toml"), profile).unwrap();
+        let request = submitter.request(with_profile.clone(), None).unwrap();
+        assert_eq!(request.sandbox.as_deref(), sandbox, "{profile}");
+    }
+}
+
 /// Only where several machines share a store does it matter which machine has the named files.
 #[test]
 fn job_runs_where_its_session_and_pictures_are() {
