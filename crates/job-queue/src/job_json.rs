@@ -116,7 +116,7 @@ pub fn has_problems(job: &Job) -> bool {
     job.summary.state == JobState::Completed && !report_of(job).problems().is_empty()
 }
 
-/// What stands behind the state of a completed job with problems where people list jobs.
+/// Marks a completed job with problems in lists for people.
 pub const PROBLEMS_MARK: char = '*';
 
 /// A job in a list, as `call_jobs` returns it.

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::rc::Rc;
 
+use common::text::counted;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -148,7 +149,7 @@ impl Attempts {
         let grace = self.worker.options.grace;
         tracing::info!(
             "the worker ends: {} may continue for {}",
-            jobs(self.tasks.len()),
+            counted(self.tasks.len(), "job"),
             humantime::format_duration(grace)
         );
         tokio::select! {
@@ -160,7 +161,7 @@ impl Attempts {
             cancel.cancel(CancelReason::WorkerEnds);
         }
         if timeout(SHUTDOWN_TIMEOUT, self.all_ended()).await.is_err() {
-            let left = jobs(self.tasks.len());
+            let left = counted(self.tasks.len(), "job");
             tracing::error!(
                 "the outcome of {left} could not be stored; other workers recover them"
             );
@@ -203,13 +204,6 @@ fn known_jobs(worker: &Worker) -> Vec<JobId> {
 fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!("the task of a job has panicked: {error}");
-    }
-}
-
-pub(super) fn jobs(number: usize) -> String {
-    match number {
-        1 => "1 job".to_owned(),
-        number => format!("{number} jobs"),
     }
 }
 

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
+use common::text::counted;
 use futures::future::join_all;
 use goal_run::notify::Timeouts;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::cancel_handle::CancelReason;
-use super::claiming::jobs;
 use super::engines::Login;
 use super::{SHUTDOWN_TIMEOUT, Worker, notifications};
 use crate::logic::JobId;
@@ -60,7 +60,7 @@ impl Worker {
             0 => String::new(),
             number => format!(
                 "; other workers recover {} whose outcome could not be stored",
-                jobs(number)
+                counted(number, "job")
             ),
         };
         tracing::error!(
@@ -160,7 +160,7 @@ impl Worker {
                 Ok(0) => {}
                 Ok(number) => tracing::info!(
                     "removed {} that had ended more than {} ago",
-                    jobs(usize::try_from(number).unwrap_or(usize::MAX)),
+                    counted(number, "job"),
                     humantime::format_duration(kept)
                 ),
                 // This is no outage of the store, during which no lost job is recovered.
