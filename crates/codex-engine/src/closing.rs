@@ -54,8 +54,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels a session, interrupts its turn, and has Codex unload its thread, so that any process
-    /// can resume it. A session that was cancelled before is not changed.
+    /// Cancels a session, interrupts its turn, and has Codex unload its thread once the turn has ended,
+    /// so that any process can resume it, unless sub-agents of it may use it. A session that was cancelled before is not changed.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Engine {
     pub async fn close(&self, session: &SessionId, why: &str) -> Result<UnloadState, EngineError> {
         let entry = self.entry(session)?;
         cancel_turn(&entry, &*self.owner.observer, why);
-        let closed = unload(&entry).await;
+        let closed = unload(&self.codex.hub, &entry).await;
         self.codex.hub.sessions.erase(&entry);
         Ok(closed)
     }
@@ -106,7 +106,8 @@ impl Engine {
             if ends() {
                 return;
             }
-            if is_unloadable && unload(&entry).await == UnloadState::Unloaded {
+            let hub = &self.codex.hub;
+            if is_unloadable && unload(hub, &entry).await == UnloadState::Unloaded {
                 entry.mark_unloaded();
             }
         }

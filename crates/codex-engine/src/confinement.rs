@@ -47,7 +47,7 @@ pub(crate) const MARK: &str = "CODEX_MCP_TURN";
 
 /// The releases that look for `bwrap` with the PATH of their commands, outside of the sandbox: a
 /// program that a command has planted there would run in its place.
-const FINDS_PLANTED_BWRAP: Range<Release> = Release::new(0, 118, 0)..Release::new(0, 162, 0);
+const RUNS_PLANTED_BWRAP: Range<Release> = Release::new(0, 118, 0)..Release::new(0, 162, 0);
 
 /// The first release whose shell snapshots lack the excluded variables too.
 const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
@@ -246,14 +246,17 @@ impl ThreadContext<'_> {
         self.state_trust(&mut requested);
         self.exclude_no_git(requested.config);
         let directory = self.trust.map(|trust| trust.directory.as_path());
-        if let (Some(path), false) = (search_path::for_commands(directory), self.finds_planted()) {
+        if let (Some(path), false) = (
+            search_path::for_commands(directory),
+            self.runs_planted_bwrap(),
+        ) {
             self.restore_path(requested.config, path);
         }
     }
 
-    /// Whether commands must have no directory in their PATH in which they can write.
-    fn finds_planted(&self) -> bool {
-        let looks = |release| FINDS_PLANTED_BWRAP.contains(&release);
+    /// Whether Codex would run a `bwrap` that a command has put into a directory of its PATH.
+    fn runs_planted_bwrap(&self) -> bool {
+        let looks = |release| RUNS_PLANTED_BWRAP.contains(&release);
         cfg!(target_os = "linux") && self.release.is_none_or(looks)
     }
 

@@ -122,7 +122,8 @@ struct HeldMessages {
 /// How we close a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// Codex gets time to write what it has not written yet.
+    /// Codex gets time to write what it has not written yet. A Codex that a host can adopt is sent
+    /// SIGTERM at once in any case.
     Orderly,
     /// Codex has nothing to write, or does not do what it is asked.
     Abrupt,

@@ -11,6 +11,7 @@ use common::sync::lock;
 use common::timestamp::Now;
 use serde_json::value::RawValue;
 use supervise::exit::{Exit, ExitCause, UnexpectedExit};
+use tokio::sync::RwLock;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backend::{Generation, Supervisor};
@@ -32,6 +33,9 @@ const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
+    /// Read while a thread is being unloaded, written before Codex is ended: in between, the thread
+    /// is archived.
+    pub(super) unloading: RwLock<()>,
     /// The account's usage limits.
     rate_limits: Mutex<ReportedLimits>,
     unexpected_exits: Mutex<UnexpectedExits>,

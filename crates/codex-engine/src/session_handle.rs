@@ -253,8 +253,7 @@ impl SessionHandle {
         turns::steer(&self.entry, &*self.entry.owner().observer, text).await
     }
 
-    /// Cancels the session, interrupts its turn, and has Codex unload its thread, so that any
-    /// process can resume it.
+    /// Cancels the session, as [`Engine::cancel`] does.
     pub async fn cancel(&self, why: &str) {
         closing::cancel(&self.hub, &self.entry, &*self.entry.owner().observer, why).await;
     }

@@ -12,6 +12,7 @@ use futures::future::join_all;
 use safe_files::off_runtime;
 use serde::{Deserialize, Serialize};
 use supervise::search_path::{protected_in, warn_of_replaceable};
+use tokio::time::timeout;
 
 use super::backend::{Backend, Launch, NewAdoptionSocket};
 use super::binary;
@@ -20,6 +21,7 @@ use super::command::SessionInfo;
 use super::entry::Entry;
 use super::hub::Hub;
 use super::mount_targets::{MountTargets, register_in};
+use super::unloading::UNLOAD_TIMEOUT;
 use crate::logic::session::Session;
 
 /// How long shutting down may take: the 5 s in which Codex may end by itself, and 2 s in which its
@@ -146,7 +148,8 @@ impl SharedCodex {
             let effects = entry.change(Session::interrupt);
             super::effects::perform(&entry, effects);
         }
-        match tokio::time::timeout(SHUTDOWN_TIMEOUT, self.backend.end()).await {
+        let _none_is_archived = timeout(UNLOAD_TIMEOUT, self.hub.unloading.write()).await;
+        match timeout(SHUTDOWN_TIMEOUT, self.backend.end()).await {
             Ok(()) => {
                 self.remove_mount_targets().await;
                 Shutdown::Complete

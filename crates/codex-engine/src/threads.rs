@@ -87,14 +87,17 @@ impl Engine {
             None => self.working_directory(None)?,
         };
         writable_roots::resolve(&mut requested.config, &base);
-        if let Some(entry) = self.codex.hub.sessions.by_thread(thread.as_str()) {
-            self.restore_if_idle(&entry).await;
+        let earlier = self.codex.hub.sessions.by_thread(thread.as_str());
+        let mut unloaded = None;
+        if let Some(entry) = &earlier {
+            self.restore_if_idle(entry).await;
             match entry.state() {
                 State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
                     return Err(EngineError::StillEnding(thread));
                 }
-                State::Cancelled => {}
-                _ => return self.resume_live(&entry, start).await,
+                // Codex would unload the thread that it has just resumed.
+                State::Cancelled => unloaded = Some(entry.unloading.lock().await),
+                _ => return self.resume_live(entry, start).await,
             }
         }
         let requested = start.clone();
@@ -114,7 +117,9 @@ impl Engine {
         if start.settings.thread.cwd.is_none() {
             start.settings.thread.cwd = reported_directory(&running.0, &resumed)?;
         }
-        self.add_existing(&resumed, requested, start, running).await
+        let opened = self.add_existing(&resumed, requested, start, running).await;
+        drop(unloaded);
+        opened
     }
 
     /// Adds a session for a thread that was not begun by this request. `start` has the requested

@@ -20,6 +20,7 @@ use super::error::EngineError;
 use super::hub;
 use super::observer::{EngineObserver, InputKind, PromptRecord};
 use super::requests::call;
+use super::unloading::unload_when_ended;
 use super::workspace;
 use crate::logic::session::{Effect, Form, PromptRefused, State};
 use crate::picture::{Picture, PictureCopies};
@@ -114,6 +115,8 @@ impl Engine {
                 // The thread was loaded meanwhile for a cancelled session.
                 if self.codex.hub.sessions.is_current(entry) {
                     perform(entry, vec![Effect::LetGo]);
+                    let hub = Arc::clone(&self.codex.hub);
+                    tokio::spawn(unload_when_ended(hub, Arc::clone(entry)));
                 }
                 Err(entry.cancelled())
             }

@@ -1,4 +1,4 @@
-//! Has Codex unload threads, so that any process can resume them.
+//! Has Codex unload threads, so that any process can resume them, and ends sessions that nobody uses.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,7 +16,10 @@ use super::observer::Act;
 
 /// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
 /// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
-const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Why the sweep ends a session. The session itself names the limit.
+const UNUSED: &str = "it has not been used for long";
 
 /// The interval between searches for unused sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -37,12 +40,9 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
         let Some(hub) = hub.upgrade() else { return };
         for (entry, effects) in hub.sessions.tidy() {
             let _in_span = entry.span.enter();
-            tracing::info!("the session ends: it has not been used for long");
+            tracing::info!("the session ends: {UNUSED}");
             let observer = entry.owner().observer;
-            observer.acted(
-                &entry.thread,
-                Act::Cancelled("it has not been used for long"),
-            );
+            observer.acted(&entry.thread, Act::Cancelled(UNUSED));
             perform(&entry, effects);
             ensure_end(&entry);
             tokio::spawn(unload_when_ended(Arc::clone(&hub), Arc::clone(&entry)));
@@ -52,14 +52,16 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
     }
 }
 
-/// Has Codex unload the thread of a cancelled session once its turn has ended.
+/// Has Codex unload the thread of a cancelled session once its turn has ended. It stays loaded while a
+/// sub-agent of it, a program that is attached or a successor of the session may use it.
 pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
     let mut revision = entry.watch();
     while entry.look(|machine, _| machine.has_turn()) {
         // Fails only without the entry, which this holds.
         let _ = revision.changed().await;
     }
-    // A program that is attached has the thread open, and a successor uses it.
+    // A session that resumes the thread waits for it.
+    let _unloading = entry.unloading.lock().await;
     let is_attached = entry.look(|machine, _| machine.is_attached());
     let is_free = || hub.sessions.is_current(&entry) && hub.sessions.children(&entry).is_empty();
     let is_loaded = entry.is_loaded_in(&entry.server());
@@ -67,7 +69,7 @@ pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
         && is_written(&entry)
         && !is_attached
         && is_free()
-        && unload(&entry).await == UnloadState::Unloaded
+        && unload(&hub, &entry).await == UnloadState::Unloaded
     {
         entry.mark_unloaded();
     }
@@ -82,7 +84,11 @@ pub(super) fn is_written(entry: &Entry) -> bool {
 /// Makes Codex unload a thread at once, by archiving and restoring it. A thread without
 /// subscribers stays loaded, and closed to other processes, for 30 minutes (0.153.4 and
 /// 0.169.0) or for good (0.104.0); an archived one is unloaded at once.
-pub(super) async fn unload(entry: &Entry) -> UnloadState {
+pub(super) async fn unload(hub: &Hub, entry: &Entry) -> UnloadState {
+    let Ok(_unloading) = hub.unloading.try_read() else {
+        // Codex is being ended, which unloads it too.
+        return UnloadState::MaybeLoaded;
+    };
     let (server, _) = entry.server();
     let params = ThreadParams {
         thread_id: &entry.thread,

@@ -59,8 +59,8 @@ codes! {
     ThreadNotFound: "THREAD_NOT_FOUND", Pointless,
         "Check the threadId and CODEX_HOME, or begin a new thread with the codex tool.";
     ThreadInUse: "THREAD_IN_USE", Worthwhile,
-        "Close the Codex that has it open, or cancel the session (`codex-mcp ps` lists those of all \
-         clients), or begin a new thread with the codex tool.";
+        "Close the Codex that has it open, or cancel the session that has it \
+         (`codex-mcp ps` lists those that a host process serves), or begin a new thread with the codex tool.";
     ThreadOutOfStep: "THREAD_OUT_OF_STEP", Pointless,
         "Begin a new thread with the codex tool and include the relevant context; codex-mcp's default backend continues after a failure.";
     SessionNotFound: "SESSION_NOT_FOUND", Pointless,

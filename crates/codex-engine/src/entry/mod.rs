@@ -88,6 +88,8 @@ pub(super) struct Entry {
     /// has in place of Codex's.
     decisions: Mutex<HashMap<RequestId, oneshot::Sender<Value>>>,
     kept: Mutex<Kept>,
+    /// Locked while its thread is unloaded after its end, and while a session that succeeds it begins.
+    pub(super) unloading: tokio::sync::Mutex<()>,
 }
 
 struct Inner {
@@ -170,6 +172,7 @@ impl Entry {
             revision: watch::Sender::new(0),
             news: watch::Sender::new(0),
             decisions: Mutex::default(),
+            unloading: tokio::sync::Mutex::default(),
         }
     }
 
