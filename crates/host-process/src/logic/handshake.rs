@@ -145,8 +145,6 @@ pub enum SessionAnswer {
     Found {
         /// Its whole ID.
         session: String,
-        /// Its thread.
-        thread: String,
         /// Its open questions, in a form that the program knows.
         questions: Vec<Value>,
     },

@@ -275,11 +275,11 @@ async fn cancel_session(id: &str) -> Result<(), Failure> {
             false => return Err(error),
         },
     };
-    let (short, resume) = (session.short(), session.resume_command());
-    writeln!(
-        output::stdout(),
-        "{short}: {done}; its thread can be resumed:\n  {resume}"
-    )?;
+    let how = match session.resume_command().await {
+        Some(resume) => format!("its thread can be resumed:\n  {resume}"),
+        None => "`codex-mcp threads` lists its thread".to_owned(),
+    };
+    writeln!(output::stdout(), "{}: {done}; {how}", session.short())?;
     Ok(())
 }
 

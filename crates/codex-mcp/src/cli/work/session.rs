@@ -7,11 +7,11 @@ use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::events::{Event, ResponseMode};
 use codex_engine::logic::session::State;
 use codex_engine::{AppServers, Attachment, SessionHandle};
-use common::text::one_line;
+use common::text::{one_line, shell_word};
 use host_process::connect;
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
-    AttachAnswer, Door, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
+    AttachAnswer, Door, SessionAct, SessionAnswer, SessionEvent, SessionRequest, SessionSummary,
 };
 use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{Response, decision_for};
@@ -43,7 +43,6 @@ const NEXT_TURN: &str = "a message from its client or `codex-mcp top` begins the
 pub(super) struct HostedSession {
     endpoint: HostEndpoint,
     id: String,
-    thread: String,
     questions: Vec<NamedQuestion>,
 }
 
@@ -58,16 +57,11 @@ impl HostedSession {
                 act: SessionAct::Look,
             };
             match connect::act(&endpoint, &request).await {
-                Ok(SessionAnswer::Found {
-                    session,
-                    thread,
-                    questions,
-                }) => {
+                Ok(SessionAnswer::Found { session, questions }) => {
                     let read = |question| serde_json::from_value(question).ok();
                     found.push(Self {
                         endpoint,
                         id: session,
-                        thread,
                         questions: questions.into_iter().filter_map(read).collect(),
                     });
                 }
@@ -104,9 +98,16 @@ impl HostedSession {
         self.id.get(..work_list::SESSION_ID).unwrap_or(&self.id)
     }
 
-    /// The command that continues its thread.
-    pub(super) fn resume_command(&self) -> String {
-        format!("codex-mcp run --thread {} \"...\"", self.thread)
+    /// The command that continues its thread. `None` if its host says nothing of it.
+    pub(super) async fn resume_command(&self) -> Option<String> {
+        let SessionSummary {
+            thread, directory, ..
+        } = self.summary().await?;
+        let directory = directory.map(|directory| format!("--cwd {} ", shell_word(directory)));
+        let directory = directory.unwrap_or_default();
+        Some(format!(
+            "codex-mcp run {directory}--thread {thread} \"...\""
+        ))
     }
 
     /// Whether it was cancelled. `false` if its host does not say so.
@@ -133,7 +134,7 @@ impl HostedSession {
     async fn wrong_state(&self, verb: Verb) -> Option<WrongState> {
         let (state, instead) = match (self.state().await?, verb) {
             (State::Cancelled, _) => {
-                let resume = self.resume_command();
+                let resume = self.resume_command().await?;
                 ("cancelled", format!("`{resume}` continues its thread"))
             }
             (State::Idle, Verb::Steer) => ("idle", NEXT_TURN.to_owned()),
@@ -150,9 +151,12 @@ impl HostedSession {
 
     /// Its present state, if its host names one that is known.
     async fn state(&self) -> Option<State> {
+        serde_json::from_value(self.summary().await?.state.into()).ok()
+    }
+
+    async fn summary(&self) -> Option<SessionSummary> {
         let all = connect::sessions(&self.endpoint).await.ok()?;
-        let found = all.into_iter().find(|one| one.session == self.id)?;
-        serde_json::from_value(found.state.into()).ok()
+        all.into_iter().find(|one| one.session == self.id)
     }
 
     /// Has the host do something that it only confirms.
@@ -281,7 +285,6 @@ fn look(session: &SessionHandle) -> SessionAnswer {
     };
     SessionAnswer::Found {
         session: session.id().to_string(),
-        thread: session.thread().to_string(),
         questions: session.questions().iter().map(shown).collect(),
     }
 }

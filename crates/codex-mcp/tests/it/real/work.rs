@@ -153,9 +153,8 @@ async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
         (&["steer", short, "more"], "steer"),
     ] {
         let refused = work.refused(args).await;
-        let words = format!(
-            "error: cannot {verb} session {short}: it is cancelled; `codex-mcp run --thread "
-        );
+        let words =
+            format!("error: cannot {verb} session {short}: it is cancelled; `codex-mcp run --cwd ");
         assert!(refused.starts_with(&words), "{refused}");
     }
     let again = work.succeed(&["cancel", short]).await;
