@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::question;
 use super::report::Report;
 use super::run::result;
-use super::store::{Job, JobSummary, Ownership, PromptText, Question};
-use crate::logic::{Cancellation, JobState, Wait};
+use super::store::{Job, JobStore, JobSummary, Ownership, PromptText, Question, StoreError};
+use crate::logic::{Cancellation, JobId, JobState, Wait};
 
 /// A whole job, as `call_status` returns it. Moments are RFC 3339 in UTC, durations are
 /// milliseconds.
@@ -114,6 +114,19 @@ pub fn report_of(job: &Job) -> Report {
 #[must_use]
 pub fn has_problems(job: &Job) -> bool {
     job.summary.state == JobState::Completed && !report_of(job).problems().is_empty()
+}
+
+/// The same for a listed job. A row that cannot be read must not hide the list.
+///
+/// # Errors
+///
+/// When the store cannot be reached.
+pub async fn has_problems_in(store: &JobStore, id: &JobId) -> Result<bool, StoreError> {
+    match store.get(id).await {
+        Ok(job) => Ok(job.is_some_and(|job| has_problems(&job))),
+        Err(StoreError::Database { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Marks a completed job with problems in lists for people.

@@ -142,8 +142,7 @@ impl JobBoard {
     async fn has_problems(&self, id: &JobId) -> Result<bool, StoreError> {
         // The semaphore is never closed.
         let _permit = self.loading.acquire().await;
-        let job = self.jobs.store().await?.get(id).await?;
-        Ok(job.is_some_and(|job| job_json::has_problems(&job)))
+        job_json::has_problems_in(self.jobs.store().await?, id).await
     }
 
     async fn unfinished(&self, job: &JobSummary) -> Result<Work, StoreError> {

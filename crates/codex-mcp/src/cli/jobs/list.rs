@@ -12,7 +12,7 @@ use common::output::{self, Output};
 use job_queue::job_json::{self, PROBLEMS_MARK};
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::Jobs;
-use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership, StoreError};
+use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
 
@@ -103,14 +103,8 @@ impl Marks {
         let mut marks = Self::default();
         for JobSummary { id, state, .. } in listed {
             match state {
-                JobState::Completed => {
-                    let job = match store.get(id).await {
-                        // Its row may be unreadable, which must not hide the list.
-                        Err(StoreError::Database { .. }) => None,
-                        job => job?,
-                    };
-                    let troubled = job.filter(job_json::has_problems);
-                    marks.with_problems.extend(troubled.map(|_| id.clone()));
+                JobState::Completed if job_json::has_problems_in(store, id).await? => {
+                    marks.with_problems.insert(id.clone());
                 }
                 JobState::Running if !jobs.questions(id).await?.is_empty() => {
                     marks.asking.insert(id.clone());
