@@ -18,7 +18,7 @@ use crate::logic::{JobId, JobState, WorkerId};
 
 impl JobStore {
     /// Gives an instruction to the worker of a job; `None` if there is no such job. Giving the
-    /// same instruction again has no effect.
+    /// same instruction again has no effect, also if the job has ended meanwhile.
     ///
     /// # Errors
     ///
@@ -41,6 +41,11 @@ impl JobStore {
             if count(&row, "may")? == 0 {
                 return Err(Fault::OfOthers(job.clone(), access::name(&row)?));
             }
+            let known = "SELECT id FROM codex_instructions WHERE id = $1";
+            let id = vec![(&new.id.to_string()).into()];
+            if connection.row(known, id).await?.is_some() {
+                return Ok(Some(InstructOutcome::Given));
+            }
             match state(&row)? {
                 JobState::Running => {}
                 state => return Ok(Some(InstructOutcome::NotRunning(state))),
@@ -60,10 +65,6 @@ impl JobStore {
         bound("the instruction", &new.data)?;
         let (seq, attempt) = (Value::Integer(row.number("seq")?), count(row, "attempts")?);
         let id = new.id.to_string();
-        let known = "SELECT id FROM codex_instructions WHERE id = $1";
-        if connection.row(known, vec![(&id).into()]).await?.is_some() {
-            return Ok(InstructOutcome::Given);
-        }
         if let Some(question) = &new.question {
             let of_question = vec![seq.clone(), attempt.into(), question.into()];
             let answered = "SELECT data FROM codex_instructions WHERE job = $1 AND attempt = $2 \

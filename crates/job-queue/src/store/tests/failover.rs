@@ -429,9 +429,13 @@ fn instruction_that_got_no_answer_is_given_once() {
             });
             let concluded = store.conclude(&claim, &taken.await.id, DONE).await;
             assert_eq!(concluded.unwrap(), WriteOutcome::Done);
+            assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
+            // The job has ended when the instruction is repeated.
+            let how = finished(Ending::Completed);
+            let written = store.finish(&claim, &how).await;
+            assert_eq!(written.unwrap(), WriteOutcome::Done);
         };
         let (steered, ()) = tokio::join!(steered, worker);
         steered.unwrap();
-        assert_eq!(store.take_instructions(&claim).await.unwrap(), []);
     });
 }

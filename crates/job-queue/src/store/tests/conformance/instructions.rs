@@ -76,6 +76,8 @@ pub(super) async fn instruction_is_taken_by_its_attempt_until_it_is_concluded(st
         store.progress(&late).await.unwrap(),
         InstructionProgress::Gone
     );
+    let again = store.instruct(&claim.job, &new).await.unwrap();
+    assert_eq!(again, Some(InstructOutcome::Given));
     let ended = store.instruct(&claim.job, &instruction(None)).await;
     let completed = InstructOutcome::NotRunning(JobState::Completed);
     assert_eq!(ended.unwrap(), Some(completed));
