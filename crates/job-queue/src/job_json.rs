@@ -124,7 +124,7 @@ pub fn has_problems(job: &Job) -> bool {
 pub async fn has_problems_in(store: &JobStore, id: &JobId) -> Result<bool, StoreError> {
     match store.get(id).await {
         Ok(job) => Ok(job.is_some_and(|job| has_problems(&job))),
-        Err(StoreError::Database { .. }) => Ok(false),
+        Err(StoreError::Unreadable { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }

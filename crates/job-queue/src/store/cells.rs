@@ -89,7 +89,7 @@ pub(super) fn readable<T>(
         match read(row) {
             Ok(record) => records.push(record),
             Err(fault @ Fault::Unreadable { .. }) => WARNED.call_once(|| {
-                tracing::warn!("a row of the job store is left out of lists: {fault}");
+                tracing::warn!("a row of the job store is left out: {fault}");
             }),
             Err(fault) => return Err(fault),
         }

@@ -142,6 +142,14 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
+    /// A value of a row is missing or malformed: another program has written it.
+    #[error("the job store {store} has a malformed row: {error}")]
+    Unreadable {
+        /// Where.
+        store: String,
+        /// Which value, and why.
+        error: String,
+    },
     /// The job belongs to others, and this machine does not manage their jobs.
     #[error(
         "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
@@ -293,6 +301,7 @@ impl Fault {
                     FaultKind::Full => StoreError::Full { store, error },
                     FaultKind::NotAStore => StoreError::NotAStore { store, error },
                     FaultKind::Rejected => StoreError::Rejected { store, error },
+                    FaultKind::Unreadable => StoreError::Unreadable { store, error },
                     FaultKind::Other => StoreError::Database { store, error },
                 }
             }
@@ -314,6 +323,7 @@ impl Fault {
             Self::Tls(_) => FaultKind::Untrusted,
             Self::Locked(_) => FaultKind::Busy,
             Self::NotAStore(_) => FaultKind::NotAStore,
+            Self::Unreadable { .. } => FaultKind::Unreadable,
             Self::File(error) => of_file(error),
             Self::Sql(sqlx::Error::Database(error)) => of_database(&**error),
             _ => FaultKind::Other,
@@ -333,6 +343,7 @@ enum FaultKind {
     Full,
     NotAStore,
     Rejected,
+    Unreadable,
     Other,
 }
 
@@ -407,6 +418,8 @@ fn of_postgres(code: &str) -> FaultKind {
         "53300" => FaultKind::Unreachable,
         "28000" | "28P01" => FaultKind::Refused,
         "3D000" => FaultKind::NoDatabase,
+        // A trigger has raised an exception.
+        "P0001" => FaultKind::Rejected,
         _ => match code.get(..2) {
             // The server has too little memory, or has reached a limit of its configuration.
             Some("53") => FaultKind::Busy,
@@ -447,6 +460,7 @@ mod tests {
             ("22021", FaultKind::Rejected),
             ("23514", FaultKind::Rejected),
             ("54000", FaultKind::Rejected),
+            ("P0001", FaultKind::Rejected),
             ("42P01", FaultKind::Other),
             ("XX000", FaultKind::Other),
         ] {

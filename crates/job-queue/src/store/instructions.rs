@@ -172,9 +172,7 @@ impl JobStore {
             let job = Value::Integer(row.number("seq")?);
             let values = vec![job, claim.attempt.into()];
             let rows = connection.rows(sql, values).await?;
-            rows.iter()
-                .map(|row| self.instruction(claim, row))
-                .collect::<Result<_, Fault>>()
+            readable(&rows, |row| self.instruction(claim, row))
         };
         writing!(self, take)
     }

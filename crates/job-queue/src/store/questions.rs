@@ -1,6 +1,6 @@
 //! Codex's open questions in running jobs.
 
-use super::cells::{count, text};
+use super::cells::{count, readable, text};
 use super::error::Fault;
 use super::events::hold;
 use super::rows::bound;
@@ -32,10 +32,7 @@ impl JobStore {
             let sql = "SELECT id FROM codex_questions WHERE job = $1 AND attempt = $2";
             let of_attempt = vec![job.clone(), claim.attempt.into()];
             let rows = connection.rows(sql, of_attempt).await?;
-            let there: Vec<String> = rows
-                .iter()
-                .map(|row| text(row, "id"))
-                .collect::<Result<_, Fault>>()?;
+            let there = readable(&rows, |row| text(row, "id"))?;
             for closed in there
                 .iter()
                 .filter(|id| open.iter().all(|one| one.id != **id))
@@ -91,9 +88,7 @@ impl JobStore {
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), MOST.into()];
             let rows = connection.rows(sql, values).await?;
-            rows.iter()
-                .map(|row| self.question(job, row))
-                .collect::<Result<_, Fault>>()
+            readable(&rows, |row| self.question(job, row))
         };
         reading!(self, look)
     }

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often a write is tried whose data the database refuses.
+/// How often a call is tried whose data the database refuses, or that reads a malformed row.
 const TRIES: u32 = 5;
 
 /// The health of the store. Trouble is logged once when the first call fails, and once when no
@@ -131,11 +131,13 @@ impl<'a> RetryLoop<'a> {
         }
     }
 
-    /// Whether the call fails because of its own data. Whatever else fails may be repaired.
+    /// Whether the call fails because of its own data, or of a malformed row. Whatever else fails may be repaired.
     fn is_hopeless(&self, error: &StoreError) -> bool {
         match error {
             StoreError::TooLong { .. } => true,
-            StoreError::Rejected { .. } => self.failures + 1 >= TRIES,
+            StoreError::Rejected { .. } | StoreError::Unreadable { .. } => {
+                self.failures + 1 >= TRIES
+            }
             _ => false,
         }
     }
@@ -257,6 +259,18 @@ mod tests {
             error: "b".to_owned(),
         };
         let always = (0..100).map(|_| Err(refused()));
+        store_health.retry(answers(always)).await.unwrap_err();
+        assert_eq!(store_health.failing.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn read_of_a_malformed_row_is_given_up() {
+        let store_health = StoreHealth::new();
+        let malformed = || StoreError::Unreadable {
+            store: "a".to_owned(),
+            error: "b".to_owned(),
+        };
+        let always = (0..100).map(|_| Err(malformed()));
         store_health.retry(answers(always)).await.unwrap_err();
         assert_eq!(store_health.failing.get(), 0);
     }

@@ -27,7 +27,8 @@ use crate::logic::{
 
 use instructions::{
     instruction_is_taken_by_its_attempt_until_it_is_concluded,
-    instruction_of_another_host_is_unproven, question_has_one_answer,
+    instruction_of_another_host_is_unproven, malformed_rows_of_a_dialog_are_left_out,
+    question_has_one_answer,
 };
 use lists::{
     job_is_found_by_id_prefix, latest_job_of_a_directory_is_found,
@@ -126,6 +127,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         instruction_is_taken_by_its_attempt_until_it_is_concluded
         question_has_one_answer
         instruction_of_another_host_is_unproven
+        malformed_rows_of_a_dialog_are_left_out
         watcher_is_woken_by_changes
         text_that_is_too_long_is_refused
         job_survives_reopening

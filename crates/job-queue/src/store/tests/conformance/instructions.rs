@@ -148,3 +148,37 @@ pub(super) async fn instruction_of_another_host_is_unproven(stage: &TestStore) {
     let seen = other.questions(&claim.job).await.unwrap();
     assert_eq!(seen[0].origin, Origin::Unproven);
 }
+
+/// SQLite alone stores values of any type in a column.
+pub(super) async fn malformed_rows_of_a_dialog_are_left_out(stage: &TestStore) {
+    if stage.location.path().is_none() {
+        return;
+    }
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    store.set_questions(&claim, &[asked("a")]).await.unwrap();
+    store
+        .instruct(&claim.job, &instruction(None))
+        .await
+        .unwrap();
+    let spoil = async |connection: &mut Connection| {
+        for sql in [
+            "UPDATE codex_questions SET id = X'ff'",
+            "UPDATE codex_instructions SET data = X'ff'",
+        ] {
+            assert_eq!(connection.run(sql, Vec::new()).await?, 1, "{sql}");
+        }
+        Ok(())
+    };
+    writing!(store, spoil).unwrap();
+    let good = instruction(None);
+    store.instruct(&claim.job, &good).await.unwrap();
+    let taken = store.take_instructions(&claim).await.unwrap();
+    let ids: Vec<&str> = taken.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(ids, [good.id.to_string()]);
+    let set = store.set_questions(&claim, &[asked("b")]).await.unwrap();
+    assert_eq!(set, WriteOutcome::Done);
+    let open = store.questions(&claim.job).await.unwrap();
+    let ids: Vec<&str> = open.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(ids, ["b"]);
+}
