@@ -136,7 +136,7 @@ async fn codex_that_ignores_shutdown_is_killed() {
 #[tokio::test]
 async fn slow_codex_ends_by_itself() {
     // The interrupt arrives up to 1 s before the input is closed.
-    let milliseconds = 3500;
+    let milliseconds = 2500;
     let plan = stuck("half")
         .at_start([Action::IgnoreSigterm, Action::IgnoreEof])
         .on(

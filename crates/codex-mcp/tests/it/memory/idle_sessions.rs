@@ -240,6 +240,27 @@ async fn thread_is_resumed_before_its_session_is_forgotten() {
     sessions.finish().await;
 }
 
+/// Between the halves of unloading it is archived, and would stay so.
+#[tokio::test(start_paused = true)]
+async fn thread_is_restored_before_codex_ends() {
+    let (mut sessions, session) = idle_session().await;
+    let cancel = json!({"action": "cancel", "sessionId": session});
+    sessions.request("codex_session", cancel).await;
+    let codex = &mut sessions.world.codex;
+    for method in ["thread/backgroundTerminals/clean", "thread/unsubscribe"] {
+        codex.next_is(method).await;
+    }
+    let archive = codex.next_is("thread/archive").await;
+    let engine = Arc::clone(&sessions.world.engine);
+    let ending = tokio::spawn(async move { engine.shut_down().await });
+    // Time passes only when nothing else can be done.
+    sleep(Duration::from_millis(1)).await;
+    codex.send(json!({"id": archive["id"], "result": {}})).await;
+    let restore = codex.next_is("thread/unarchive").await;
+    codex.send(json!({"id": restore["id"], "result": {}})).await;
+    ending.await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn thread_is_busy_until_its_cancelled_turn_has_ended() {
     let mut sessions = Sessions::new().await;

@@ -184,7 +184,11 @@ async fn thread_of_a_cancelled_session_is_free(release: &str) {
     let thread = work.client.get(&idle).await["threadId"].clone();
     let thread = thread.as_str().unwrap();
     let said = work.succeed(&["cancel", &idle]).await;
-    let resume = format!("\n  codex-mcp run --thread {thread} \"...\"\n");
+    let place = work.stage.home.work();
+    let resume = format!(
+        "\n  codex-mcp run --cwd {} --thread {thread} \"...\"\n",
+        place.display()
+    );
     assert!(said.ends_with(&resume), "{said}");
     let run = [
         "run",
@@ -202,7 +206,11 @@ async fn thread_of_a_cancelled_session_is_free(release: &str) {
     let thread = work.client.get(&busy).await["threadId"].clone();
     work.succeed(&["cancel", &busy]).await;
     let elsewhere = AppServer::real(release, &work.stage.home).await;
-    let resumed = elsewhere.call("thread/resume", json!({ "threadId": thread }));
+    // A turn takes up to 10 s to end, and `cancel` waits for 2 s of them.
+    let resumed = wait_for("the free thread", async || {
+        let resume = json!({ "threadId": thread });
+        elsewhere.request("thread/resume", resume).await.ok()
+    });
     assert_eq!(resumed.await["thread"]["id"], thread);
     drop(elsewhere);
     work.finish().await;
