@@ -175,7 +175,7 @@ impl ConfigFile {
     pub fn check_writable(&self) -> Result<(), FileError> {
         let access = access(&self.target, Access::WRITE_OK);
         let is_refused = matches!(access, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
-        // Root may write to a file that nobody is meant to change.
+        // For root the system says yes also where the mode lets nobody write.
         let about = fs::metadata(&self.target);
         let is_for_nobody = about.is_ok_and(|about| about.permissions().readonly());
         match is_refused || is_for_nobody {

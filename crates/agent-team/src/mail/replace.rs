@@ -126,7 +126,7 @@ enum DraftOutcome {
 struct Replacement<'a> {
     path: &'a Path,
     limit: u64,
-    /// How long an empty file is read again before it counts as empty.
+    /// For how long an empty file is read again before the inbox counts as empty.
     settle_timeout: Duration,
 }
 

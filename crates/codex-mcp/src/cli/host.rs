@@ -17,6 +17,7 @@ use codex_engine::command::SessionInfo;
 use codex_engine::{AdoptionError, AppServers, SharedSession};
 use common::duration;
 use common::output;
+use common::text::counted;
 use futures::Stream;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
@@ -472,10 +473,7 @@ fn as_text(found: &[HostStatus]) -> String {
             uptime,
             clients,
         } = status;
-        let clients = match clients {
-            1 => "1 client".to_owned(),
-            count => format!("{count} clients"),
-        };
+        let clients = counted(*clients, "client");
         format!(
             "process {pid}, version {version}: {clients}, up {}",
             took(*uptime)

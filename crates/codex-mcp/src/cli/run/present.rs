@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use common::output;
-use common::text::shell_word;
+use common::text::{counted, shell_word};
 use goal_run::logic::outcome::Reason;
 use goal_run::notify::Delivery;
 use goal_run::words;
@@ -92,10 +92,7 @@ impl RunReport {
 
     fn lines(&self) -> Vec<String> {
         let outcome = &self.done.outcome;
-        let turns = match outcome.turns {
-            1 => "1 turn".to_owned(),
-            turns => format!("{turns} turns"),
-        };
+        let turns = counted(outcome.turns, "turn");
         let mut lines = vec![match outcome.reason {
             None => words::done(&turns, outcome.verified),
             Some(reason) => format!("not done after {turns}: {}", reason.words()),

@@ -55,6 +55,18 @@ fn with_path(first: &str) -> String {
     format!("{first}:{}", std::env::var("PATH").unwrap())
 }
 
+/// Runs until the file `made` is there, with this PATH; returns what it has said.
+async fn run_until_made(stage: &RepositoryFixture, path: &str) -> String {
+    let args = [
+        &["run", "--json", "x"][..],
+        &RUN_ARGS,
+        &["--until", "files=made"],
+    ]
+    .concat();
+    let output = stage.command(&args).env("PATH", path).output().await;
+    String::from_utf8_lossy(&output.unwrap().stderr).into_owned()
+}
+
 /// The control: a shell with this PATH runs the planted git.
 fn assert_shell_is_attacked(stage: &RepositoryFixture, path: &str) {
     let command = format!("PATH={path}; git --version");
@@ -83,14 +95,7 @@ async fn git_in_an_active_environment_is_not_run(release: &str) {
     fs::remove_dir_all(work.join(".venv")).unwrap();
     fs::create_dir_all(&environment).unwrap();
 
-    let args = [
-        &["run", "--json", "x"][..],
-        &RUN_ARGS,
-        &["--until", "files=made"],
-    ]
-    .concat();
-    let output = stage.command(&args).env("PATH", path).output().await;
-    let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    let stderr = run_until_made(&stage, &path).await;
     assert!(environment.join("git").exists(), "{stderr}");
     assert!(!stage.was_attacked(), "{stderr}");
     // Codex's commands have the user's PATH. In the older release, the login shell of a command
@@ -137,14 +142,7 @@ async fn planted_bwrap_runs(release: &str, user_sets_path: bool) -> bool {
         fs::write(config, before + &set).unwrap();
     }
 
-    let args = [
-        &["run", "--json", "x"][..],
-        &RUN_ARGS,
-        &["--until", "files=made"],
-    ]
-    .concat();
-    let output = stage.command(&args).env("PATH", path).output().await;
-    let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    let stderr = run_until_made(&stage, &path).await;
     assert!(environment.join("bwrap").exists(), "{stderr}");
     assert!(work.join("made").exists() || user_sets_path, "{stderr}");
     stage.was_attacked()
