@@ -33,7 +33,7 @@ where
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        is_unclear |= matches!(error, StoreError::Unreachable { .. });
+        is_unclear |= matches!(error, StoreError::AnswerLost { .. });
         let first_failure = *first_failure.get_or_insert_with(Instant::now);
         if error.is_retryable() && first_failure.elapsed() < REPEAT_FOR {
             sleep(PAUSE).await;
@@ -54,6 +54,13 @@ mod tests {
 
     fn unreachable() -> StoreError {
         StoreError::Unreachable {
+            store: "a".to_owned(),
+            error: "b".to_owned(),
+        }
+    }
+
+    fn answer_lost() -> StoreError {
+        StoreError::AnswerLost {
             store: "a".to_owned(),
             error: "b".to_owned(),
         }
@@ -83,7 +90,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn change_is_repeated_after_a_lost_answer() {
         assert_eq!(
-            after([unreachable(), busy(), unreachable()]).await.unwrap(),
+            after([answer_lost(), busy(), unreachable()]).await.unwrap(),
             7
         );
     }
@@ -91,20 +98,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn change_without_an_answer_is_unclear() {
         let began = Instant::now();
-        let error = after(std::iter::repeat_with(unreachable))
-            .await
-            .unwrap_err();
+        let failures = std::iter::once(answer_lost()).chain(std::iter::repeat_with(unreachable));
+        let error = after(failures).await.unwrap_err();
         assert!(matches!(error, ChangeError::Unclear(_)), "{error:?}");
         assert!(began.elapsed() <= REPEAT_FOR + PAUSE);
-        let error = after([unreachable(), too_long()]).await.unwrap_err();
+        let error = after([answer_lost(), too_long()]).await.unwrap_err();
         assert!(matches!(error, ChangeError::Unclear(_)), "{error:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_change_is_not_made() {
+    async fn change_that_was_refused_or_never_begun_is_not_made() {
         let error = after([too_long()]).await.unwrap_err();
         assert!(matches!(error, ChangeError::NotMade(_)), "{error:?}");
-        let error = after(std::iter::repeat_with(busy)).await.unwrap_err();
-        assert!(matches!(error, ChangeError::NotMade(_)), "{error:?}");
+        for failure in [busy, unreachable] {
+            let error = after(std::iter::repeat_with(failure)).await.unwrap_err();
+            assert!(matches!(error, ChangeError::NotMade(_)), "{error:?}");
+        }
     }
 }

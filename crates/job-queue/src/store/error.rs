@@ -14,12 +14,20 @@ use crate::machine::KeyError;
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot be reached, or the connection was lost.
-    #[error(
-        "the job store {store} cannot be reached: {error}. Look whether its server runs; a change \
-         that was under way may have been made or not"
-    )]
+    /// The store cannot be reached, or the connection was lost. No change was made.
+    #[error("the job store {store} cannot be reached: {error}. Look whether its server runs")]
     Unreachable {
+        /// Where.
+        store: String,
+        /// Why.
+        error: String,
+    },
+    /// The connection was lost during the commit of a change, which may have been made or not.
+    #[error(
+        "the job store {store} cannot be reached any more: {error}. Look whether its server runs; \
+         the change that was under way may have been made or not"
+    )]
+    AnswerLost {
         /// Where.
         store: String,
         /// Why.
@@ -180,8 +188,20 @@ impl StoreError {
     /// Whether a retry may succeed without any action by the user.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Busy { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::AnswerLost { .. } | Self::Busy { .. }
+        )
     }
+}
+
+/// How far a change has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChangeProgress {
+    /// If the connection is lost, the change is not made.
+    Uncommitted,
+    /// If the connection is lost, the change may have been made or not.
+    Committing,
 }
 
 /// An error within this module, before the location of the store is added.
@@ -268,6 +288,17 @@ impl Fault {
             return false;
         };
         is_postgres(&**error) && matches!(code(&**error).as_deref(), Some("40001" | "40P01"))
+    }
+
+    /// The public error of a change, with the location of the store.
+    pub(super) fn of_change(self, progress: ChangeProgress, location: &Location) -> StoreError {
+        match progress {
+            ChangeProgress::Committing if self.is_disconnected() => StoreError::AnswerLost {
+                store: location.to_string(),
+                error: self.in_words(),
+            },
+            ChangeProgress::Committing | ChangeProgress::Uncommitted => self.at(location),
+        }
     }
 
     /// The public error, with the location of the store.

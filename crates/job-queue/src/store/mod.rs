@@ -5,7 +5,7 @@
 //!   changes nothing.
 //! - Leases are measured by the database's clock only.
 //! - No transaction stays open while the process waits for anything else.
-//! - A change that failed with [`StoreError::Unreachable`] may have been made or not. Every
+//! - A change that failed with [`StoreError::AnswerLost`] may have been made or not. Every
 //!   change can be repeated: a [`NewJob`] has its ID already, [`JobStore::append_from`] skips
 //!   events that are there, and a second [`JobStore::finish`] is [`WriteOutcome::Lost`].
 //! - When the process dies, no completed change is lost. When the power fails, no submitted job
@@ -64,21 +64,22 @@ macro_rules! writing {
     ($store:expr, $work:expr, $purpose:expr, $tell:expr) => {{
         let pool = $store.pool_for($purpose);
         let mut tries = crate::store::TRIES;
-        let written = loop {
+        let (written, progress) = loop {
             tries -= 1;
-            let written = async {
+            let mut progress = crate::store::error::ChangeProgress::Uncommitted;
+            let change = async {
                 let mut taken = crate::store::begin(pool, $purpose).await?;
                 let done = $work(&mut taken.connection).await;
-                crate::store::end(taken, $tell, done).await
+                crate::store::end(taken, $tell, done, &mut progress).await
             };
-            match crate::store::in_time(crate::store::TRANSACTION_TIMEOUT, written).await {
+            match crate::store::in_time(crate::store::TRANSACTION_TIMEOUT, change).await {
                 Err(fault) if crate::store::error::Fault::is_conflict(&fault) && tries > 0 => {
                     tokio::time::sleep(crate::store::PAUSE).await;
                 }
-                written => break written,
+                written => break (written, progress),
             }
         };
-        written.map_err(|fault| fault.at(&$store.location))
+        written.map_err(|fault| fault.of_change(progress, &$store.location))
     }};
 }
 
@@ -116,7 +117,7 @@ use settings::{Access, Location};
 use tokio::time::timeout;
 
 use access::Identity;
-use error::Fault;
+use error::{ChangeProgress, Fault};
 use pool::{Pool, Purpose};
 use sql::{Connection, Dialect};
 
@@ -287,10 +288,14 @@ async fn end<T>(
     mut taken: pool::PooledConnection<'_>,
     tell: Notify,
     done: Result<T, Fault>,
+    progress: &mut ChangeProgress,
 ) -> Result<T, Fault> {
     let connection = &mut taken.connection;
     let done = match done {
-        Ok(done) => connection.script("COMMIT").await.map(|()| done),
+        Ok(done) => {
+            *progress = ChangeProgress::Committing;
+            connection.script("COMMIT").await.map(|()| done)
+        }
         Err(fault) => Err(fault),
     };
     match done {

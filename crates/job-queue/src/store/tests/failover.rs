@@ -303,9 +303,29 @@ fn committed_change_is_reported_as_made_if_its_notification_fails() {
     });
 }
 
-/// Passes connections on. As often as `left` says, it breaks a connection when the server has
-/// committed, instead of passing on its answer.
-async fn lose_answers(listener: TcpListener, to: u16, left: Arc<AtomicUsize>) {
+/// When a connection breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BreakAt {
+    /// The server does not get the statement that inserts a job.
+    BeforeInsert,
+    /// The server does not get the request to commit.
+    BeforeCommit,
+    /// The server has committed, and its answer is lost.
+    AfterCommit,
+}
+
+impl BreakAt {
+    /// The words of the statement at which the connection breaks.
+    fn statement(self) -> &'static [u8] {
+        match self {
+            Self::BeforeInsert => b"INSERT INTO codex_jobs",
+            Self::BeforeCommit | Self::AfterCommit => b"COMMIT",
+        }
+    }
+}
+
+/// Passes connections on, and breaks as many as `left` says.
+async fn break_connections(listener: TcpListener, to: u16, left: Arc<AtomicUsize>, at: BreakAt) {
     while let Ok((mut client, _)) = listener.accept().await {
         let left = Arc::clone(&left);
         tokio::spawn(async move {
@@ -315,8 +335,13 @@ async fn lose_answers(listener: TcpListener, to: u16, left: Arc<AtomicUsize>) {
                 tokio::select! {
                     length = client.read(&mut request) => {
                         let Ok(length @ 1..) = length else { return };
+                        let is_broken =
+                            has(&request[..length], at.statement()) && take_one(&left);
+                        if is_broken && at != BreakAt::AfterCommit {
+                            return;
+                        }
                         server.write_all(&request[..length]).await.unwrap();
-                        if commits(&request[..length]) && take_one(&left) {
+                        if is_broken {
                             server.read_exact(&mut answer[..1]).await.unwrap();
                             return;
                         }
@@ -331,8 +356,7 @@ async fn lose_answers(listener: TcpListener, to: u16, left: Arc<AtomicUsize>) {
     }
 }
 
-fn commits(bytes: &[u8]) -> bool {
-    let statement = b"COMMIT";
+fn has(bytes: &[u8], statement: &[u8]) -> bool {
     let mut parts = bytes.windows(statement.len());
     parts.any(|part| part == statement)
 }
@@ -344,6 +368,22 @@ fn take_one(left: &AtomicUsize) -> bool {
         left.fetch_sub(1, Ordering::Relaxed);
     }
     is_left
+}
+
+/// A store whose next connections break, as many as the number says.
+async fn breaking_store(server: &Postgres, at: BreakAt) -> (TestStore, Arc<AtomicUsize>) {
+    let _ = server.database("jobs");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let left = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(break_connections(
+        listener,
+        server.port(),
+        Arc::clone(&left),
+        at,
+    ));
+    let stage = TestStore::at(&format!("postgres://postgres@127.0.0.1:{port}/jobs"));
+    (stage, left)
 }
 
 /// The jobs of a store whose answers can be lost.
@@ -358,12 +398,7 @@ struct UnreliableJobs {
 
 impl UnreliableJobs {
     async fn at(server: &Postgres) -> Self {
-        let _ = server.database("jobs");
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let left = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(lose_answers(listener, server.port(), Arc::clone(&left)));
-        let stage = TestStore::at(&format!("postgres://postgres@127.0.0.1:{port}/jobs"));
+        let (stage, left) = breaking_store(server, BreakAt::AfterCommit).await;
         let (location, state) = (stage.location.clone(), stage.state.path());
         let lock = WorkerLock::of(&location, state).try_take().unwrap();
         let starter = Starter::new(location.clone(), state, None);
@@ -387,6 +422,30 @@ impl UnreliableJobs {
 
     fn is_answer_lost(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// When the connection breaks during the commit, the store cannot know whether the server has got the
+/// request.
+#[test]
+fn change_may_have_been_made_only_if_its_connection_breaks_during_the_commit() {
+    for (at, is_unclear, number) in [
+        (BreakAt::BeforeInsert, false, 0),
+        (BreakAt::BeforeCommit, true, 0),
+        (BreakAt::AfterCommit, true, 1),
+    ] {
+        let server = Postgres::start_on_tcp(Durability::Unsynced, &NETWORK);
+        block_on(async {
+            let (stage, left) = breaking_store(&server, at).await;
+            let store = stage.open().await;
+            left.store(1, Ordering::Relaxed);
+            let error = store.submit(&new_job("p")).await.unwrap_err();
+            let answer_lost = matches!(error, StoreError::AnswerLost { .. });
+            assert_eq!(answer_lost, is_unclear, "{at:?}: {error:?}");
+            assert!(error.is_retryable(), "{at:?}: {error:?}");
+            let all = store.list(&JobFilter::default(), 1).await.unwrap();
+            assert_eq!(all.total, number, "{at:?}");
+        });
     }
 }
 

@@ -61,6 +61,7 @@ fn store_recovers_when_its_server_returns() {
             let error = store.submit(&second).await.unwrap_err();
             assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
             assert!(error.is_retryable());
+            assert!(!error.to_string().contains("may have been made"), "{error}");
         }
         store.get(&first.id).await.unwrap_err();
         store.renew(&claimed.claim, LONG).await.unwrap_err();

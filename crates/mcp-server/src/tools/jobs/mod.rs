@@ -218,13 +218,17 @@ mod tests {
 
     #[test]
     fn call_that_may_have_had_its_effect_is_not_retryable() {
-        let lost = || StoreError::Unreachable {
+        let lost = || StoreError::AnswerLost {
+            store: "a".to_owned(),
+            error: "b".to_owned(),
+        };
+        let away = StoreError::Unreachable {
             store: "a".to_owned(),
             error: "b".to_owned(),
         };
         let job = JobId::from_random(0);
         let cases: [(JobsError, bool); 5] = [
-            (lost().into(), true),
+            (away.into(), true),
             (InstructError::NotTaken.into(), true),
             (InstructError::Unknown.into(), false),
             (
