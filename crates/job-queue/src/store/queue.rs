@@ -364,7 +364,7 @@ pub(super) async fn end(
 }
 
 /// Ends a job whose row cannot be read, as any further try would fail too and keep other jobs from
-/// being claimed or recovered. Returns any other fault.
+/// being claimed or recovered. The row has the columns `seq` and `id`. Returns any other fault.
 pub(super) async fn fail_unreadable(
     connection: &mut Connection,
     row: &Row,
@@ -377,11 +377,17 @@ pub(super) async fn fail_unreadable(
         "UPDATE codex_jobs SET state = 'failed', error = $2, completed_at = {{now}}, \
          lease_until = NULL, {ENDED} WHERE seq = $1"
     );
-    let why = format!("its row in the job store cannot be read: {column}. Submit the job again");
+    // The ID may be malformed too.
+    let job =
+        parsed::<JobId>(row, "id").map_or_else(|_| "this job".to_owned(), |id| format!("job {id}"));
+    let why = format!(
+        "{job} has failed, as the column `{column}` of its row in the job store is malformed: \
+         another program may have written it. Submit its task as a new job"
+    );
     let seq = row.number("seq")?;
     end(connection, &sql, vec![Value::Integer(seq), (&why).into()]).await?;
     let seq = seq.unwrap_or_default();
-    tracing::warn!("the job with the number {seq} in the job store fails: {fault}");
+    tracing::warn!("{why} (its number in the store is {seq}; {fault})");
     Ok(())
 }
 

@@ -26,7 +26,7 @@ const LOST: &str = "seq, id, worker, attempts, waits, retry, cancel_requested, \
 impl JobStore {
     /// Gives up a job that cannot be finished, as if its worker had died: the job is queued again
     /// if it may run again, and fails for this reason otherwise. Returns its new state; `None` if
-    /// the worker no longer has the job.
+    /// the worker no longer has the job, or if the job has failed because its row cannot be read.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl JobStore {
                 return Ok(None);
             };
             let Some(lost) = LostJob::read_or_fail(connection, &row).await? else {
-                return Ok(Some(JobState::Failed));
+                return Ok(None);
             };
             lost.write(connection, why).await?;
             Ok(Some(lost.state))
@@ -51,7 +51,8 @@ impl JobStore {
 
     /// Puts a job back into the queue to wait, and appends an event. The attempt does not count,
     /// and a wait that is not new keeps its end. Nothing is written if the cancellation of the
-    /// job was requested, or if the worker no longer has the job (`None`).
+    /// job was requested, if the worker no longer has the job (`None`), or if the job has failed
+    /// because its row cannot be read (`None`).
     ///
     /// # Errors
     ///

@@ -280,7 +280,8 @@ async fn unreadable_row_stops_no_other_job() {
     let summary = store.summary(&broken).await.unwrap().unwrap();
     assert_eq!(summary.state, JobState::Failed);
     let error = summary.error.unwrap();
-    assert!(error.contains("cannot be read: images"), "{error}");
+    let expected = format!("job {broken} has failed, as the column `images` of its row");
+    assert!(error.starts_with(&expected), "{error}");
     let spoil = format!("UPDATE codex_jobs SET images = 'x' WHERE id = '{last}'");
     insider.run(&spoil).await;
     let (code, listed, _) = host.run_jobs(&["list"]);
