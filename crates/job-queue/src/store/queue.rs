@@ -182,7 +182,8 @@ impl JobStore {
         Ok(job.map(|job| claimed(job, worker)))
     }
 
-    /// Renews a lease from now on, and reports whether the cancellation of the job was requested.
+    /// Renews a lease from now on, and reports whether the cancellation of the job was requested. A
+    /// job whose row cannot be read fails, and the worker no longer has it.
     ///
     /// # Errors
     ///
@@ -190,14 +191,19 @@ impl JobStore {
     pub async fn renew(&self, claim: &Claim, lease: Duration) -> Result<RenewOutcome, StoreError> {
         let sql = format!(
             "UPDATE codex_jobs SET lease_until = {{now}} + $4 WHERE {FENCE} \
-             RETURNING cancel_requested"
+             RETURNING seq, id, cancel_requested"
         );
         let renew = async |connection: &mut Connection| {
-            let row = connection.row(&sql, fence(claim, [millis(lease)])).await?;
-            Ok(match row {
-                Some(row) => RenewOutcome::Held(cancellation(&row)?),
-                None => RenewOutcome::Lost,
-            })
+            let Some(row) = connection.row(&sql, fence(claim, [millis(lease)])).await? else {
+                return Ok(RenewOutcome::Lost);
+            };
+            match cancellation(&row) {
+                Ok(cancellation) => Ok(RenewOutcome::Held(cancellation)),
+                Err(fault) => {
+                    fail_unreadable(connection, &row, fault).await?;
+                    Ok(RenewOutcome::Lost)
+                }
+            }
         };
         writing!(self, renew)
     }

@@ -28,7 +28,9 @@ use crate::logic::{
 };
 use crate::report::FailureReport;
 use crate::run::spec::StoredRun;
-use crate::store::{Claim, ClaimedJob, FinishedJob, Job, NewEvent, RenewOutcome, WriteOutcome};
+use crate::store::{
+    Claim, ClaimedJob, FinishedJob, Job, NewEvent, RenewOutcome, StoreError, WriteOutcome,
+};
 
 /// Runs a claimed job, and stores the outcome. The claim was requested at the moment `asked`.
 pub(super) async fn attempt(held: HeldJob, claimed: ClaimedJob, asked: Instant) {
@@ -225,6 +227,7 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
     let journal = Journal::of(job);
     worker.logins.borrow_mut().remove(&claim.job);
     let login = Login::of(&attempt_spec::codex_home(job, &worker.options)).await;
+    let login = login.ok();
     let running = async {
         let working = async {
             match StoredRun::of(&job.request) {
@@ -267,35 +270,41 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
             ended
         }
         FinalWrite::PutBack(waiting) => match requeue(worker, claim, &waiting).await {
-            Some(Cancellation::NotRequested) => {
-                if let Ok(login) = login {
+            Ok(Some(Cancellation::NotRequested)) => {
+                if let Some(login) = login {
                     let mut logins = worker.logins.borrow_mut();
                     logins.insert(claim.job.clone(), login);
                 }
                 AttemptEnd::PutBack(waiting.wait)
             }
             // The store decides between the wait and a simultaneous cancellation.
-            Some(Cancellation::Requested) => {
+            Ok(Some(Cancellation::Requested)) => {
                 cancel.cancel(CancelReason::JobCancelled);
-                match StoredRun::of(&job.request) {
-                    None => {
-                        let told = notify_end(worker, job, Ending::Cancelled, &mut done, cancel);
-                        Box::pin(told).await;
-                    }
-                    Some(Ok(stored)) => {
-                        let usual = &worker.options.notifiers;
-                        let told =
-                            run_attempt::notify_cancelled(job, &stored, usual, &mut done, cancel);
-                        Box::pin(told).await;
-                    }
-                    Some(Err(_)) => {}
-                }
+                Box::pin(notify_cancelled(worker, job, &mut done, cancel)).await;
                 let finished = finished(claim, Ending::Cancelled, &done);
                 finish(worker, claim, finished).await
             }
-            None => AttemptEnd::NotOurs,
+            Ok(None) => AttemptEnd::NotOurs,
+            Err(error) => finish(worker, claim, not_put_back(claim, &done, &error)).await,
         },
         FinalWrite::Nothing => AttemptEnd::NotOurs,
+    }
+}
+
+/// Sends the notifications of a job that was cancelled while it was to wait.
+async fn notify_cancelled(
+    worker: &Worker,
+    job: &Job,
+    done: &mut AttemptResult,
+    cancel: &CancelHandle,
+) {
+    match StoredRun::of(&job.request) {
+        None => notify_end(worker, job, Ending::Cancelled, done, cancel).await,
+        Some(Ok(stored)) => {
+            let usual = &worker.options.notifiers;
+            run_attempt::notify_cancelled(job, &stored, usual, done, cancel).await;
+        }
+        Some(Err(_)) => {}
     }
 }
 
@@ -455,6 +464,16 @@ fn finished(claim: &Claim, ending: Ending, done: &AttemptResult) -> FinishedJob 
     }
 }
 
+/// The end of a job that was to wait, but cannot be put back.
+fn not_put_back(claim: &Claim, done: &AttemptResult, error: &StoreError) -> FinishedJob {
+    FinishedJob {
+        error: Some(format!(
+            "cannot put the job back into the queue to wait: {error}"
+        )),
+        ..finished(claim, Ending::Failed, done)
+    }
+}
+
 /// The ID of the exchange of prompt and answer of an attempt: `JOB.ATTEMPT`.
 fn exchange(claim: &Claim) -> String {
     format!("{}.{}", claim.job, claim.attempt)
@@ -482,20 +501,25 @@ async fn finish(worker: &Worker, claim: &Claim, finished: FinishedJob) -> Attemp
     }
 }
 
-async fn requeue(worker: &Worker, claim: &Claim, waiting: &NextWait) -> Option<Cancellation> {
+async fn requeue(
+    worker: &Worker,
+    claim: &Claim,
+    waiting: &NextWait,
+) -> Result<Option<Cancellation>, StoreError> {
     let event = waiting.is_new.then(|| NewEvent {
         kind: WAITS.to_owned(),
         data: json!({ "words": waiting.wait.to_string() }).to_string(),
     });
     let requeue = async || worker.store.requeue(claim, waiting, event.as_ref()).await;
-    worker.store_health.retry_forever(requeue).await
+    worker.store_health.retry(requeue).await
 }
 
 async fn give_up(worker: &Worker, claim: &Claim, why: &'static str) -> AttemptEnd {
     let give_up = async || worker.store.give_up(claim, why).await;
-    match worker.store_health.retry_forever(give_up).await {
-        Some(state) => AttemptEnd::GivenUp(why, state),
-        None => AttemptEnd::NotOurs,
+    match worker.store_health.retry(give_up).await {
+        Ok(Some(state)) => AttemptEnd::GivenUp(why, state),
+        Ok(None) => AttemptEnd::NotOurs,
+        Err(error) => AttemptEnd::Unwritten(error.to_string()),
     }
 }
 
@@ -528,12 +552,16 @@ impl fmt::Display for AttemptEnd {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use sqlx::ConnectOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
+    use tokio::time::timeout;
 
     use super::super::Timing;
     use super::super::attempt_spec::tests::TestHost;
     use super::*;
     use crate::logic::WaitHistory;
-    use crate::store::{JobStore, new_worker_id};
+    use crate::report::Report;
+    use crate::store::{JobStore, NewJob, Request, new_worker_id};
 
     /// All combinations of cancel reasons and outcomes.
     #[test]
@@ -562,6 +590,48 @@ mod tests {
             }
         }
         insta::assert_snapshot!(table);
+    }
+
+    /// Longer than the test takes.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// The number of an event is malformed, so that none can be appended after it.
+    #[tokio::test]
+    async fn job_that_cannot_be_put_back_fails() {
+        let host = TestHost::new();
+        let options = host.options();
+        let path = options.location.path().unwrap().to_owned();
+        let store = JobStore::open(&options.location, &options.access()).await;
+        let worker = Worker::new(store.unwrap(), options);
+        let job = NewJob::new(Request::new("p", "/repo"));
+        worker.store.submit(&job).await.unwrap();
+        let claimed = worker.store.claim(worker.id(), "here", LONG).await;
+        let claim = claimed.unwrap().unwrap().claim;
+        let event = NewEvent {
+            kind: "k".to_owned(),
+            data: "{}".to_owned(),
+        };
+        worker.store.append(&claim, &[event]).await.unwrap();
+        let spoil = "UPDATE codex_events SET sequence = 'x'";
+        let database = SqliteConnectOptions::new().filename(path).connect().await;
+        let mut database = database.unwrap();
+        sqlx::raw_sql(spoil).execute(&mut database).await.unwrap();
+
+        let waiting = WaitHistory::default().next(None, SystemTime::now());
+        let waiting = waiting.unwrap();
+        let requeued = timeout(LONG, requeue(&worker, &claim, &waiting)).await;
+        let error = requeued.unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Unreadable { .. }), "{error:?}");
+        let done = AttemptResult {
+            outcome: AttemptOutcome::UsedUp(waiting),
+            session: None,
+            report: Report::default(),
+        };
+        finish(&worker, &claim, not_put_back(&claim, &done, &error)).await;
+        let stored = worker.store.summary(&job.id).await.unwrap().unwrap();
+        assert_eq!(stored.state, JobState::Failed);
+        let why = stored.error.unwrap();
+        assert!(why.starts_with("cannot put the job back"), "{why}");
     }
 
     /// No attempt has a retry left: a lost look waits again, a lost turn fails.

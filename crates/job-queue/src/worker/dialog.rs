@@ -158,21 +158,34 @@ impl<'a> Dialog<'a> {
         let open = self.open.borrow().clone();
         let store = &self.worker.store;
         let write = async || store.set_questions(self.claim, &open).await;
-        if self.worker.store_health.retry_forever(write).await == WriteOutcome::Lost {
-            self.cancel.cancel(CancelReason::Lost);
+        match self.worker.store_health.retry(write).await {
+            Ok(WriteOutcome::Done) => {}
+            Ok(WriteOutcome::Lost) => self.cancel.cancel(CancelReason::Lost),
+            Err(error) => {
+                tracing::warn!(
+                    "cannot store Codex's questions, so nobody can answer them: {error}"
+                );
+            }
         }
     }
 
     async fn take(&self) {
         let store = &self.worker.store;
         let take = async || store.take_instructions(self.claim).await;
-        for taken in self.worker.store_health.retry_forever(take).await {
+        let taken = self.worker.store_health.retry(take).await;
+        let taken = taken.unwrap_or_else(|error| {
+            tracing::warn!("cannot take the instructions for the job: {error}");
+            Vec::new()
+        });
+        for taken in taken {
             let outcome = match self.pass_on(&taken).await {
                 Ok(()) => DONE.to_owned(),
                 Err(why) => why,
             };
             let conclude = async || store.conclude(self.claim, &taken.id, &outcome).await;
-            self.worker.store_health.retry_forever(conclude).await;
+            if let Err(error) = self.worker.store_health.retry(conclude).await {
+                tracing::warn!("cannot store that an instruction was followed: {error}");
+            }
         }
     }
 

@@ -224,11 +224,18 @@ async fn note(
     cancel: &CancelHandle,
 ) -> WriteOutcome {
     let note = async || worker.store.note_session(claim, session.as_str()).await;
-    let noted = worker.store_health.retry_forever(note).await;
-    if noted == WriteOutcome::Done {
-        cancel.note_thread();
+    match worker.store_health.retry(note).await {
+        Ok(WriteOutcome::Done) => {
+            cancel.note_thread();
+            WriteOutcome::Done
+        }
+        Ok(WriteOutcome::Lost) => WriteOutcome::Lost,
+        // The end of the job stores the thread too.
+        Err(error) => {
+            tracing::warn!("cannot store the thread of the job yet: {error}");
+            WriteOutcome::Done
+        }
     }
-    noted
 }
 
 impl PendingWrites {

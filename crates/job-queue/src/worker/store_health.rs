@@ -56,7 +56,7 @@ impl StoreHealth {
         self.healthy_since.set(Instant::now());
     }
 
-    /// Retries a call until it succeeds.
+    /// Retries a call until it succeeds. No row may make the call fail, as it would do so for ever.
     pub(super) async fn retry_forever<T>(
         &self,
         mut ask: impl AsyncFnMut() -> Result<T, StoreError>,
@@ -131,7 +131,8 @@ impl<'a> RetryLoop<'a> {
         }
     }
 
-    /// Whether the call fails because of its own data, or of a malformed row. Whatever else fails may be repaired.
+    /// Whether the call fails because of its own data, or of a malformed row. Whatever else fails
+    /// may be repaired.
     fn is_hopeless(&self, error: &StoreError) -> bool {
         match error {
             StoreError::TooLong { .. } => true,

@@ -40,7 +40,8 @@ use queue::{
     cancellation_is_answered_in_every_state, given_up_job_fails_or_runs_again,
     job_for_one_host_waits_for_it, job_is_claimed_once, job_is_stored_as_requested,
     job_submitted_twice_is_stored_once, job_with_expired_lease_fails_or_runs_again,
-    oldest_job_is_claimed_first, unreadable_rows_fail_and_other_jobs_are_claimed,
+    oldest_job_is_claimed_first, renewal_of_an_unreadable_row_fails_its_job,
+    unreadable_rows_fail_and_other_jobs_are_claimed,
     unreadable_rows_fail_and_other_jobs_are_recovered, worker_without_its_lease_changes_nothing,
 };
 use records::{
@@ -102,6 +103,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         given_up_job_fails_or_runs_again
         unreadable_rows_fail_and_other_jobs_are_claimed
         unreadable_rows_fail_and_other_jobs_are_recovered
+        renewal_of_an_unreadable_row_fails_its_job
         waiting_job_is_not_claimed_before_its_time
         waiting_job_can_be_cancelled
         waiting_job_is_rechecked_early

@@ -358,3 +358,24 @@ pub(super) async fn unreadable_rows_fail_and_other_jobs_are_recovered(stage: &Te
     assert_eq!(given_up, None);
     assert_unreadable_rows_failed(&store, changes.len() + 2).await;
 }
+
+/// SQLite alone stores values of any type in a column. The control is the first renewal.
+pub(super) async fn renewal_of_an_unreadable_row_fails_its_job(stage: &TestStore) {
+    if stage.location.path().is_none() {
+        return;
+    }
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    let renewed = store.renew(&claim, LONG).await.unwrap();
+    assert_eq!(renewed, RenewOutcome::Held(Cancellation::NotRequested));
+    change_row(&store, &claim.job, "cancel_requested = 'x'").await;
+    assert_eq!(store.renew(&claim, LONG).await.unwrap(), RenewOutcome::Lost);
+    let state = async |connection: &mut Connection| {
+        let sql = "SELECT state, error FROM codex_jobs";
+        let row = connection.row(sql, Vec::new()).await?.unwrap();
+        Ok((row.text("state")?, row.text("error")?.unwrap_or_default()))
+    };
+    let (state, error) = writing!(store, state).unwrap();
+    assert_eq!(state.as_deref(), Some("failed"));
+    assert!(error.contains("`cancel_requested`"), "{error}");
+}
