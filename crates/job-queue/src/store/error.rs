@@ -143,7 +143,10 @@ pub enum StoreError {
         most: usize,
     },
     /// The database refuses the data that is to be stored.
-    #[error("the job store {store} refuses what is to be stored: {error}")]
+    #[error(
+        "the job store {store} refuses what is to be stored: {error}. Look at the constraints and \
+         triggers of its tables"
+    )]
     Rejected {
         /// Where.
         store: String,
