@@ -8,12 +8,12 @@ pub(super) const REQUEST: &str = "tool_name, task_name, agent_source, agent_inst
 
 /// The columns that a job list reads besides those of a request.
 pub(super) const SUMMARY: &str = "id, state, tool_name, task_name, cwd, created_at, started_at, \
-    completed_at, session_id, error, cancel_requested, not_before, waits_for, owner, owner_role, signer, \
-    {role matches} AS same_role";
+    completed_at, session_id, error, cancel_requested, not_before, waits_for, owner, owner_role, \
+    signer, {role matches} AS same_role";
 
 /// The columns of a job that are neither in a request nor in a list.
-pub(super) const REST: &str = "attempts, waits, wait_since, wait_resets, wait_pauses, worker, worker_host, exchange_id, result, signature, \
-    ended_signature, session_signature, masked";
+pub(super) const REST: &str = "attempts, waits, wait_since, wait_resets, wait_pauses, worker, \
+    worker_host, exchange_id, result, signature, ended_signature, session_signature, masked";
 
 /// The columns that a machine signs with, in the order in which they are written.
 pub(super) const SIGNED: &str = "owner, signer, signature, ended_signature";

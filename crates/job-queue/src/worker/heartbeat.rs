@@ -73,25 +73,25 @@ impl Worker {
         let mut beats = interval(self.options.timing.heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut clocks = Clocks::now();
-        let store_clock = Cell::new(None);
+        let last_reading = Cell::new(None);
         loop {
             beats.tick().await;
             if clocks.detect_sleep() {
                 self.store_health.record_outage();
             }
             self.store_health
-                .retry_forever(async || self.beat(&store_clock).await)
+                .retry_forever(async || self.beat(&last_reading).await)
                 .await;
         }
     }
 
-    /// `store_clock` is the last reading of the store's clock.
-    async fn beat(&self, store_clock: &Cell<Option<ClockReading>>) -> Result<(), StoreError> {
+    /// `last_reading` is that of the store's clock in the last heartbeat.
+    async fn beat(&self, last_reading: &Cell<Option<ClockReading>>) -> Result<(), StoreError> {
         let asked = Instant::now();
         match self.store.heartbeat(self.id()).await? {
-            Some(said) => {
-                let reading = ClockReading::answered_now(asked, said);
-                let before = store_clock.replace(Some(reading));
+            Some(store_time) => {
+                let reading = ClockReading::answered_now(asked, store_time);
+                let before = last_reading.replace(Some(reading));
                 let is_late = reading.waited() > self.options.timing.heartbeat.max(TOLERANCE);
                 if is_late || before.is_some_and(|before| reading.was_set_forward(&before)) {
                     self.store_health.record_outage();
@@ -286,15 +286,15 @@ impl Clocks {
 #[derive(Debug, Clone, Copy)]
 struct ClockReading {
     asked: Instant,
-    said: SystemTime,
+    store_time: SystemTime,
     answered: Instant,
 }
 
 impl ClockReading {
-    fn answered_now(asked: Instant, said: SystemTime) -> Self {
+    fn answered_now(asked: Instant, store_time: SystemTime) -> Self {
         Self {
             asked,
-            said,
+            store_time,
             answered: Instant::now(),
         }
     }
@@ -307,8 +307,8 @@ impl ClockReading {
     /// Whether the store's clock was set forward after an earlier reading.
     fn was_set_forward(&self, before: &Self) -> bool {
         let most = self.answered.duration_since(before.asked);
-        let said = self.said.duration_since(before.said);
-        said.is_ok_and(|said| said > most + TOLERANCE)
+        let passed = self.store_time.duration_since(before.store_time);
+        passed.is_ok_and(|passed| passed > most + TOLERANCE)
     }
 }
 
@@ -382,11 +382,11 @@ mod tests {
         let host = TestHost::new();
         let (worker, job) = worker_and_lost_job(&host).await;
         let before = SystemTime::now() - Duration::from_secs(60);
-        let store_clock = Cell::new(Some(ClockReading::answered_now(Instant::now(), before)));
-        worker.beat(&store_clock).await.unwrap();
+        let last_reading = Cell::new(Some(ClockReading::answered_now(Instant::now(), before)));
+        worker.beat(&last_reading).await.unwrap();
         assert_eq!(state(&worker, &job).await, JobState::Running);
         pass_heartbeat().await;
-        worker.beat(&store_clock).await.unwrap();
+        worker.beat(&last_reading).await.unwrap();
         assert_eq!(state(&worker, &job).await, JobState::Queued);
     }
 
@@ -400,11 +400,11 @@ mod tests {
             .cancel_handles
             .borrow_mut()
             .insert(job.clone(), cancel);
-        let store_clock = Cell::new(None);
-        worker.beat(&store_clock).await.unwrap();
+        let last_reading = Cell::new(None);
+        worker.beat(&last_reading).await.unwrap();
         assert_eq!(state(&worker, &job).await, JobState::Running);
         worker.cancel_handles.borrow_mut().clear();
-        worker.beat(&store_clock).await.unwrap();
+        worker.beat(&last_reading).await.unwrap();
         assert_eq!(state(&worker, &job).await, JobState::Queued);
     }
 
@@ -412,9 +412,9 @@ mod tests {
     fn set_clock_of_the_store_is_detected() {
         let (here, there) = (Instant::now(), SystemTime::now());
         let seconds = Duration::from_secs;
-        let reading = |asked, answered, said| ClockReading {
+        let reading = |asked, answered, store_time| ClockReading {
             asked: here + seconds(asked),
-            said: there + seconds(said),
+            store_time: there + seconds(store_time),
             answered: here + seconds(answered),
         };
         let before = reading(0, 1, 0);

@@ -25,7 +25,8 @@
 //! [`Lease`](crate::logic::Lease). Events beyond the limit of the queue are dropped and counted.
 //! Jobs of other workers are recovered only after the store, and this machine, have been
 //! available for as long as those workers may take to renew their leases, and the store's clock,
-//! by which leases end, was not set forward meanwhile. A worker with an idle time also gives up a store that cannot be used for that time, once no job is worked on.
+//! by which leases end, was not set forward meanwhile. A worker with an idle time also gives up a
+//! store that cannot be used for that time, once no job is worked on.
 //!
 //! # When the account has reached a usage limit
 //!
