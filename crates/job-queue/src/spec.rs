@@ -308,11 +308,7 @@ impl Submitter {
         let sandbox = self
             .bounds
             .sandbox_of_job(sandbox, spec.profile.as_ref(), &cwd)?;
-        let set = &self.defaults;
-        let effort = explicit.default_unless_set("model_reasoning_effort", &set.reasoning_effort);
-        let effort = spec.effort.or(effort.map(|set| set.value));
-        let model = explicit.default_unless_set("model", &set.model);
-        let model = spec.model.or(model.map(|set| set.value));
+        let (model, effort) = self.model_and_effort(spec.model, spec.effort, explicit);
         let run_on = match (self.scope, &continuation) {
             // The machine's name may change.
             (StoreScope::Here, _) => None,
@@ -409,6 +405,24 @@ impl Submitter {
         let set = explicit.default_unless_set("sandbox_mode", &self.defaults.sandbox);
         let set = set.map(|set| self.bounds.narrowed(set.value));
         Ok(asked.or(set))
+    }
+
+    /// The requested model and effort, or else those of our own configuration, unless a profile
+    /// decides.
+    pub(super) fn model_and_effort(
+        &self,
+        model: Option<String>,
+        effort: Option<Effort>,
+        explicit: ExplicitSettings<'_>,
+    ) -> (Option<String>, Option<Effort>) {
+        let set = &self.defaults;
+        let set_model = explicit.default_unless_set("model", &set.model);
+        let set_effort =
+            explicit.default_unless_set("model_reasoning_effort", &set.reasoning_effort);
+        (
+            model.or(set_model.map(|set| set.value)),
+            effort.or(set_effort.map(|set| set.value)),
+        )
     }
 
     /// Our own `read-only` sandbox, for a job with a profile where neither that nor the rest of

@@ -155,18 +155,17 @@ impl Submitter {
 
     /// Fills in the configured settings where the specification sets none.
     fn fill_in(&self, run: &mut RunSpec) -> Result<(), OutOfBounds> {
-        let set = &self.defaults;
-        let explicit = ExplicitSettings::of(&run.settings);
-        let model = explicit.default_unless_set("model", &set.model);
-        let effort = explicit.default_unless_set("model_reasoning_effort", &set.reasoning_effort);
-        let sandbox = self.asked_or_configured(run.settings.thread.sandbox, explicit)?;
-        let profile = run.settings.profile.as_ref();
+        let settings = &run.settings;
+        let explicit = ExplicitSettings::of(settings);
+        let (model, effort) = (settings.thread.model.clone(), settings.model_options.effort);
+        let (model, effort) = self.model_and_effort(model, effort, explicit);
+        let sandbox = self.asked_or_configured(settings.thread.sandbox, explicit)?;
+        let profile = settings.profile.as_ref();
         let sandbox = self.bounds.sandbox(sandbox, profile, &run.repo)?;
         let thread = &mut run.settings.thread;
         thread.sandbox = sandbox;
-        thread.model = thread.model.take().or(model.map(|set| set.value));
-        let options = &mut run.settings.model_options;
-        options.effort = options.effort.or(effort.map(|set| set.value));
+        thread.model = model;
+        run.settings.model_options.effort = effort;
         Ok(())
     }
 
