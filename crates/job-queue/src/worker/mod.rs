@@ -44,6 +44,7 @@
 
 mod admission;
 mod attempt;
+mod attempt_end;
 mod attempt_spec;
 mod cancel_handle;
 mod claiming;
