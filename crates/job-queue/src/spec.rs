@@ -159,6 +159,9 @@ pub enum BadJobSpec {
     /// The settings cannot be stored.
     #[error("add_dirs: the paths must be UTF-8: {0}")]
     Settings(serde_json::Error),
+    /// The configuration of a run is nested so deeply that a worker could not read it.
+    #[error("config is nested too deeply; write its keys with dots, as in \"features.apps\"")]
+    Nesting,
     /// There are too many retries.
     #[error("retry must be at most {MOST_RETRIES}")]
     Retry,

@@ -202,7 +202,13 @@ impl Submitter {
             bound: self.bounds.of_submitter(),
         };
         // Only a path that is not UTF-8 cannot be serialized.
-        serde_json::to_value(stored).map_err(|_| BadJobSpec::DirectoryNotText(run.repo.clone()))
+        let stored = serde_json::to_value(stored)
+            .map_err(|_| BadJobSpec::DirectoryNotText(run.repo.clone()))?;
+        // The nesting that serde_json reads is limited, and the stored run has more than the call.
+        match serde_json::from_str::<Value>(&stored.to_string()) {
+            Ok(_) => Ok(stored),
+            Err(_) => Err(BadJobSpec::Nesting),
+        }
     }
 }
 
@@ -299,6 +305,26 @@ mod tests {
         let configured = (text("set"), text("high"), text("read-only"));
         assert_eq!(stored(None), configured);
         assert_eq!(stored(Some("careful")), (None, None, None));
+    }
+
+    /// serde_json reads 127 levels: the configuration is in four others.
+    #[test]
+    fn config_that_is_nested_too_deeply_to_be_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let submitted = |levels: u32| {
+            let mut spec = RunJobSpec::new(RunSpec::new("x", directory.path()));
+            let inner = (1..levels).fold(Value::Null, |inner, _| serde_json::json!({ "a": inner }));
+            spec.run
+                .settings
+                .thread
+                .config
+                .insert("a".to_owned(), inner);
+            request(StoreScope::Here, spec)
+        };
+        let stored = submitted(123).unwrap().run.unwrap().to_string();
+        serde_json::from_str::<Value>(&stored).unwrap();
+        let refused = submitted(124).unwrap_err();
+        assert!(refused.contains("nested too deeply"), "{refused}");
     }
 
     #[test]
