@@ -37,8 +37,7 @@ impl Tables {
     fn forget(&mut self, entry: &Arc<Entry>) {
         let is_it = |one: &Arc<Entry>| Arc::ptr_eq(one, entry);
         entry.forget_kept();
-        self.by_id.remove(&entry.id);
-        self.order.retain(|id| *id != entry.id);
+        self.unlist(entry);
         self.by_child.retain(|_, parent| !is_it(parent));
         if self.by_thread.get(&entry.thread).is_some_and(is_it) {
             self.by_thread.remove(&entry.thread);
@@ -46,13 +45,19 @@ impl Tables {
         }
     }
 
-    /// Removes the least recently used session without a turn.
+    /// Removes a session from the list. Its thread and those of its sub-agents stay known.
+    fn unlist(&mut self, entry: &Arc<Entry>) {
+        self.by_id.remove(&entry.id);
+        self.order.retain(|id| *id != entry.id);
+    }
+
+    /// Removes the least recently used session without a turn from the list.
     fn evict(&mut self) -> Option<Arc<Entry>> {
         let unused = |entry: &&Arc<Entry>| entry.look(|machine, _| !machine.has_turn());
         let since = |entry: &&Arc<Entry>| entry.look(|machine, _| machine.last_active());
         let entry = self.by_id.values().filter(unused).min_by_key(since)?;
         let entry = Arc::clone(entry);
-        self.forget(&entry);
+        self.unlist(&entry);
         Some(entry)
     }
 
@@ -86,7 +91,8 @@ impl Tables {
 
 /// The session of a thread for which one was to be added.
 pub(super) enum AddedSession {
-    /// The added session, and the session that was removed for it.
+    /// The added session, and the session that was removed from the list for it. The thread of
+    /// the latter is known until [`Sessions::forget`].
     New {
         entry: Arc<Entry>,
         evicted: Option<Arc<Entry>>,

@@ -32,6 +32,7 @@ use super::observer::Act;
 use super::requests::call;
 use super::rollouts::{self, StartDirectory};
 use super::sessions::{AddedSession, TooManySessions};
+use super::unloading::unload_evicted;
 use super::{closing, hub, overrides, workspace};
 use crate::logic::session::{PromptRefused, State};
 
@@ -322,6 +323,8 @@ impl Engine {
         self.owner.observer.opened(&entry.thread, &opened);
         if let Some(evicted) = evicted {
             hub::cancel(evicted, "it was not used for long, and new sessions began");
+            let hub = Arc::clone(&self.codex.hub);
+            tokio::spawn(unload_evicted(hub, Arc::clone(evicted)));
         }
         Ok(added)
     }

@@ -75,6 +75,13 @@ pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
     }
 }
 
+/// Has Codex unload the thread of a cancelled session that was removed for another one. Until then
+/// the thread is known, so that a session that resumes it waits.
+pub(super) async fn unload_evicted(hub: Arc<Hub>, entry: Arc<Entry>) {
+    unload_when_ended(Arc::clone(&hub), Arc::clone(&entry)).await;
+    hub.sessions.forget(&entry);
+}
+
 /// Whether Codex has a rollout of the thread, so that it is not lost when it is unloaded.
 pub(super) fn is_written(entry: &Entry) -> bool {
     entry.settings().persistence != Persistence::Ephemeral

@@ -15,6 +15,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How often the engine looks for unused sessions, and so how late one may be found.
 const SWEEP: Duration = MINUTE;
 
+/// The most sessions at a time.
+const SESSIONS: u32 = 1000;
+
 /// The settings of the sessions in these tests.
 fn settings() -> Value {
     json!({"model": "one", "effort": "high", "cwd": "/",
@@ -259,6 +262,48 @@ async fn thread_is_restored_before_codex_ends() {
     let restore = codex.next_is("thread/unarchive").await;
     codex.send(json!({"id": restore["id"], "result": {}})).await;
     ending.await.unwrap();
+}
+
+/// A session that resumes the thread waits: Codex would unload the thread that it has just resumed.
+#[tokio::test(start_paused = true)]
+async fn thread_of_an_evicted_session_is_unloaded() {
+    let (mut sessions, session) = idle_session().await;
+    // The others are used later.
+    sleep(Duration::from_secs(1)).await;
+    for number in 2..=SESSIONS + 1 {
+        sessions.open(number).await;
+    }
+    for method in ["thread/backgroundTerminals/clean", "thread/unsubscribe"] {
+        sessions.world.codex.next_is(method).await;
+    }
+    let archive = sessions.world.codex.next_is("thread/archive").await;
+    assert_eq!(archive["params"]["threadId"], thread(1));
+    let get = json!({"action": "get", "sessionId": session});
+    let refusal = sessions.refused("codex_session", get).await;
+    assert!(
+        refusal.starts_with("Error [SESSION_NOT_FOUND]: "),
+        "{refusal}"
+    );
+    let resume = json!({"action": "resume", "threadId": thread(1)});
+    let call = sessions.request("codex_session", resume).await;
+    // Time passes only when nothing else can be done.
+    sleep(Duration::from_millis(1)).await;
+    let codex = &mut sessions.world.codex;
+    codex.send(json!({"id": archive["id"], "result": {}})).await;
+    let restore = codex.next_is("thread/unarchive").await;
+    sleep(Duration::from_millis(1)).await;
+    codex.send(json!({"id": restore["id"], "result": {}})).await;
+    let request = codex.next_is("thread/resume").await;
+    assert_eq!(request["params"]["developerInstructions"], "be brief");
+    sessions.answer_thread(1, &request).await;
+    let resumed = sessions.answer(call).await;
+    assert_ne!(resumed["sessionId"], session);
+    // It has taken the place of the next one, whose empty thread would be lost by unloading it.
+    for method in ["thread/backgroundTerminals/clean", "thread/unsubscribe"] {
+        let released = sessions.world.codex.next_is(method).await;
+        assert_ne!(released["params"]["threadId"], thread(1));
+    }
+    sessions.finish().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,8 @@
 //! Sessions of several threads, with a Codex that is played by the test.
 
+use std::sync::Arc;
+
+use codex_engine::command::StartThread;
 use mcp_server::Api;
 use serde_json::{Value, json};
 
@@ -66,6 +69,15 @@ impl Sessions {
         self.accept_prompt(number).await;
         let started = self.answer(call).await;
         started["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    /// Opens a session that has no turn, and whose thread has this number.
+    pub(super) async fn open(&mut self, number: u32) {
+        let engine = Arc::clone(&self.world.engine);
+        let opening = tokio::spawn(async move { engine.start(StartThread::default()).await });
+        let start = self.world.codex.next_is("thread/start").await;
+        self.answer_thread(number, &start).await;
+        opening.await.unwrap().unwrap();
     }
 
     /// Answers Codex's request that opens a thread.
