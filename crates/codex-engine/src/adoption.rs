@@ -43,7 +43,8 @@ use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS, TOKEN};
 use super::requests::call;
 use super::sessions::AddedSession;
 use super::shared::{Agreement, AppServers, SharedCodex};
-use crate::logic::session::{Effect, Expected, ListedTurn, Session, SessionRecord};
+use super::unloading::unload_when_ended;
+use crate::logic::session::{Effect, Expected, ListedTurn, Session, SessionRecord, State};
 
 /// The first release that is known to return the last turns of a thread alone (0.135.0 does not).
 const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
@@ -229,6 +230,10 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
         if loaded.contains(child.as_str()) {
             resume_child(&server, &child).await;
         }
+    }
+    if entry.state() == State::Cancelled {
+        let hub = Arc::clone(&codex.hub);
+        tokio::spawn(unload_when_ended(hub, Arc::clone(entry)));
     }
 }
 

@@ -174,7 +174,7 @@ pub enum TidyOutcome {
 }
 
 /// The cancellation of a session.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Cancellation {
     why: String,
     /// The turn during or after which it was cancelled.

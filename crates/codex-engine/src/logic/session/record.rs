@@ -17,7 +17,7 @@ use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 
 use super::turn::{EarlierEnd, Form, Phase, RunningTurn};
-use super::{Effect, Session, Timeouts};
+use super::{Cancellation, Effect, Session, Timeouts};
 use crate::logic::action::ActionId;
 use crate::logic::events::EventLog;
 
@@ -42,6 +42,9 @@ pub struct SessionRecord {
     is_attached: bool,
     /// The open questions, by Codex's IDs of them.
     questions: Vec<(RequestId, ActionId)>,
+    /// Its cancellation, whose turn has not ended.
+    #[serde(default)]
+    cancelled: Option<Cancellation>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,10 +161,11 @@ impl SessionRecord {
 }
 
 impl Session {
-    /// What has to be kept of this session; `None` if it is over.
+    /// What has to be kept of this session; `None` if it is over. A cancelled session is over when
+    /// its turn has ended: until then, Codex uses its thread.
     #[must_use]
     pub fn record(&self) -> Option<SessionRecord> {
-        if self.cancelled.is_some() {
+        if self.cancelled.is_some() && self.turn.is_none() {
             return None;
         }
         let running = self.turn.as_ref().map(|turn| RunningRecord {
@@ -195,6 +199,7 @@ impl Session {
             questions: questions
                 .map(|action| (action.request.clone(), action.id.clone()))
                 .collect(),
+            cancelled: self.cancelled.clone(),
         })
     }
 
@@ -210,6 +215,7 @@ impl Session {
             next_event,
             is_attached,
             questions,
+            cancelled,
         } = record;
         let mut session = Self::new(thread, timeouts, now);
         let first = (next_event / NUMBERS + 1).saturating_mul(NUMBERS);
@@ -222,6 +228,7 @@ impl Session {
         session.turns = turns;
         session.is_attached = is_attached;
         session.asked_before = questions;
+        session.cancelled = cancelled;
         let form = match (&running, &ended) {
             (Some(turn), _) => Some(turn.form),
             (None, Some(turn)) => Some(turn.form),
@@ -542,6 +549,23 @@ mod tests {
         // Codex may report the start of a turn again.
         hear(&mut session, "turn/started", &turn("inProgress"));
         assert_eq!((session.state(), session.turns()), (State::Idle, 1));
+    }
+
+    #[test]
+    fn cancelled_session_is_kept_until_its_turn_ends() {
+        let mut session = prompted();
+        assert!(session.sending(1));
+        hear(&mut session, "turn/started", &turn("inProgress"));
+        assert_eq!(session.cancel("test", now()).len(), 1);
+        let mut again = restored(&session);
+        assert_eq!(again.state(), State::Cancelled);
+        let effects = hear(&mut again, "turn/started", &turn("inProgress"));
+        assert_eq!(effects, [Effect::Interrupt(id("turn-1"))]);
+        for mut cancelled in [session, again] {
+            let effects = hear(&mut cancelled, "turn/completed", &turn("interrupted"));
+            assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
+            assert_eq!(cancelled.record(), None);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::process::{signal, wait_until_gone};
-use testkit::{Launch, McpClient};
+use testkit::{AppServer, Launch, McpClient};
 use tokio::time::sleep;
 
 use super::sessions::Poller;
@@ -29,6 +29,7 @@ on_both_releases!(
     waiting_call_gets_its_answer,
     waiting_review_gets_its_answer,
     call_that_was_just_cancelled_is_interrupted,
+    thread_of_a_session_that_was_just_cancelled_is_free,
     call_of_a_tool_is_not_executed_twice,
     codex_that_dies_without_a_host_is_reported,
 );
@@ -548,6 +549,35 @@ async fn call_that_was_just_cancelled_is_interrupted(release: &str) {
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+/// Codex is stopped, and has not ended the cancelled turn when the host is killed.
+async fn thread_of_a_session_that_was_just_cancelled_is_free(release: &str) {
+    let (gate, script) = gated("late");
+    let mut work = HostFixture::new(release, script).await;
+    let session = work.client.start("work", json!({})).await;
+    let thread = work.client.get(&session).await["threadId"].clone();
+    gate.reached(1).await;
+    let codex = work.codex();
+    for process in &codex {
+        signal(*process, Signal::SIGSTOP);
+    }
+    work.client.session("cancel", &session).await;
+    work.kill_host().await;
+    for process in &codex {
+        signal(*process, Signal::SIGCONT);
+    }
+    work.wait_for(&session, "cancelled").await;
+    let elsewhere = AppServer::real(release, &work.stage.home).await;
+    let resumed = wait_for("the free thread", async || {
+        let resume = json!({ "threadId": thread });
+        elsewhere.request("thread/resume", resume).await.ok()
+    });
+    assert_eq!(resumed.await["thread"]["id"], thread);
+    let pid = elsewhere.pid();
+    drop(elsewhere);
+    assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
     work.finish().await;
 }
 
