@@ -123,13 +123,18 @@ impl ConfiguredSandbox {
         permissions.or_else(|| named(SANDBOX_MODE).map(Self::Mode))
     }
 
+    /// The key of Codex's configuration that names it.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Mode(_) => SANDBOX_MODE,
+            Self::Permissions(_) => DEFAULT_PERMISSIONS,
+        }
+    }
+
     /// States it in overrides, for a thread that may have had another one.
     pub fn set_in(&self, overrides: &mut Map<String, Value>) {
-        let (key, value) = match self {
-            Self::Mode(mode) => (SANDBOX_MODE, mode),
-            Self::Permissions(name) => (DEFAULT_PERMISSIONS, name),
-        };
-        overrides.insert(key.to_owned(), value.as_str().into());
+        let (Self::Mode(value) | Self::Permissions(value)) = self;
+        overrides.insert(self.key().to_owned(), value.as_str().into());
     }
 
     /// The sandbox as a mode. Permissions and unknown modes count as the narrowest one.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use codex_config::layers::UserConfig;
+use codex_config::profile::{self, ProfileName};
 use codex_config::trust::{Trust, TrustError, directory_trust};
 use codex_engine::binary::NoCodex;
 use codex_engine::confinement::ConfiguredSandbox;
@@ -26,6 +27,8 @@ pub enum ReadOnlyCause {
     Bound(String),
     /// An argument or a setting, with its source.
     Setting(String),
+    /// The profile of Codex's that the caller has named.
+    Profile(ProfileName),
     /// The file of Codex's own configuration.
     Codex(PathBuf),
     /// The directory that the user has not trusted.
@@ -36,11 +39,32 @@ impl ReadOnlyCause {
     /// The cause where no bound, no argument and no setting of this program names the sandbox.
     #[must_use]
     pub fn of_codex(directory: &Path, codex_home: &Path) -> Self {
+        Self::of_codex_with(None, directory, codex_home)
+    }
+
+    /// The same, where the caller has named this profile.
+    #[must_use]
+    pub fn of_codex_with(
+        profile: Option<&ProfileName>,
+        directory: &Path,
+        codex_home: &Path,
+    ) -> Self {
         let user = UserConfig::read(codex_home);
         let trust = directory_trust(directory, &user).ok();
-        let config = user.layers(None, trust.as_ref());
-        match (ConfiguredSandbox::of(&Map::new(), &config), trust) {
-            (None, Some(trust)) if trust.trust == Trust::Untrusted => Self::Untrusted(trust.top),
+        let config = user.layers(profile, trust.as_ref());
+        let in_file = profile.and_then(|name| profile::overrides(codex_home, name).ok());
+        let in_file = in_file.unwrap_or_default();
+        let sandbox = ConfiguredSandbox::of(&in_file, &config);
+        let sets_it = |name: &&ProfileName| {
+            let key = sandbox.as_ref().map(ConfiguredSandbox::key);
+            let in_table = |key: &str| config.get(&format!("profiles.{name}.{key}"));
+            key.is_some_and(|key| in_file.contains_key(key) || in_table(key).is_some())
+        };
+        match (profile.filter(sets_it), &sandbox, trust) {
+            (Some(name), ..) => Self::Profile(name.clone()),
+            (None, None, Some(trust)) if trust.trust == Trust::Untrusted => {
+                Self::Untrusted(trust.top)
+            }
             _ => Self::Codex(user.file()),
         }
     }
@@ -54,7 +78,9 @@ impl ReadOnlyCause {
         let wider = caller.workspace_write();
         match self {
             Self::Bound(_) => "only the user can allow more, where the bound is set".to_owned(),
-            Self::Setting(_) | Self::Codex(_) => format!("name {wider}, or change that"),
+            Self::Setting(_) | Self::Profile(_) | Self::Codex(_) => {
+                format!("name {wider}, or change that")
+            }
             Self::Untrusted(top) => format!(
                 "name {wider}, or read what the repository brings and then run \
                  `codex-mcp trust {}`",
@@ -80,6 +106,7 @@ impl fmt::Display for ReadOnlyCause {
         match self {
             Self::Bound(bound) => write!(f, "{bound} allows no more"),
             Self::Setting(setting) => write!(f, "{setting} says so"),
+            Self::Profile(name) => write!(f, "Codex's profile {name} says so"),
             Self::Codex(file) => write!(f, "Codex's configuration ({}) says so", file.display()),
             Self::Untrusted(top) => write!(f, "you have not trusted {}", top.display()),
         }
@@ -204,6 +231,31 @@ mod tests {
         let configured = of_codex();
         assert!(configured.contains(file.to_str().unwrap()), "{configured}");
         assert!(!configured.contains(&trust), "{configured}");
+        let with_profile = |name: &str| {
+            let name = ProfileName::try_from(name.to_owned()).unwrap();
+            told(ReadOnlyCause::of_codex_with(Some(&name), &root, &root))
+        };
+        let careful = root.join("careful.config.toml");
+        fs::write(careful, "sandbox_mode = \"read-only\"\n").unwrap();
+        fs::write(root.join("fast.config.toml"), "model = \"m\"\n").unwrap();
+        for (file_of_user, profile, cause) in [
+            ("", "careful", "Codex's profile careful says so; name"),
+            (
+                "[profiles.table]\nsandbox_mode = \"read-only\"\n",
+                "table",
+                "Codex's profile table says so; name",
+            ),
+            (
+                "sandbox_mode = \"read-only\"\n",
+                "fast",
+                file.to_str().unwrap(),
+            ),
+            ("", "fast", "you have not trusted"),
+        ] {
+            fs::write(&file, file_of_user).unwrap();
+            let told = with_profile(profile);
+            assert!(told.contains(cause), "{told}");
+        }
         let bound = told(ReadOnlyCause::Bound(
             "max_sandbox (--max-sandbox)".to_owned(),
         ));

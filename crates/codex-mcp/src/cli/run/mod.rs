@@ -442,11 +442,16 @@ async fn tell(
     notify::notify_all(&spec.notify, Notification { line, result }, &notifiers).await
 }
 
-/// The setting that made the sandbox of a run at a shell read-only.
+/// What made the sandbox of a run at a shell read-only.
 fn read_only_cause(config: &Config, spec: &RunSpec) -> ReadOnlyCause {
-    let set = config.threads.sandbox.as_ref();
-    match set.filter(|set| set.value == SandboxMode::ReadOnly) {
+    let settings = &spec.settings;
+    // Our setting is not applied where the user has named a profile of Codex's.
+    let is_applied = settings.thread.sandbox == Some(SandboxMode::ReadOnly);
+    match config.threads.sandbox.as_ref().filter(|_| is_applied) {
         Some(set) => ReadOnlyCause::Setting(format!("sandbox ({})", set.source)),
-        None => ReadOnlyCause::of_codex(&spec.repo, &config.codex_home),
+        None => {
+            let profile = settings.profile.as_ref();
+            ReadOnlyCause::of_codex_with(profile, &spec.repo, &config.codex_home)
+        }
     }
 }

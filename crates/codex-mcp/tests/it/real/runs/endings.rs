@@ -220,6 +220,30 @@ async fn read_only_sandbox_is_refused_at_once() {
     ran.assert_not_done("stalled");
 }
 
+/// Our setting is not applied where a profile of Codex's is named.
+#[tokio::test]
+async fn profile_that_makes_the_sandbox_read_only_is_named() {
+    let stage = CodexFixture::new(testkit::codex::newest(), Script::new()).await;
+    let profile = stage.home.codex_home().join("careful.config.toml");
+    fs::write(profile, "sandbox_mode = \"read-only\"\n").unwrap();
+    for (profile, cause) in [
+        (
+            &["--profile", "careful"][..],
+            "Codex's profile careful says so",
+        ),
+        (&[], "sandbox ($CODEX_MCP_SANDBOX) says so"),
+    ] {
+        let args = [&["--json", "x", "--until", "commits=1"], profile].concat();
+        let mut command = stage.run_command(&args);
+        let child = command.env("CODEX_MCP_SANDBOX", "read-only").spawn();
+        let ran = stage.finish_run(child.unwrap()).await;
+        assert_eq!(ran.result["reason"], "could_not_run");
+        let why = ran.result["why"].as_str().unwrap();
+        assert!(why.contains(cause), "{why}");
+    }
+    assert_eq!(stage.model.request_count(), 0);
+}
+
 /// Codex may read and answer in such a run, which is enough while the command succeeds.
 #[tokio::test]
 async fn read_only_run_ends_after_the_first_refused_change_that_a_criterion_needs() {
