@@ -34,7 +34,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// rollouts, for up to 10 s (`shutdown_threads` in codex-rs/app-server), which SIGTERM would cut short:
 /// no process could resume a thread without a rollout. The limit counts only on a busy machine, as an
 /// idle Codex ends at once. A client that does not wait for us so long kills us, and the guard then
-/// ends Codex.
+/// ends Codex. An adoptable Codex has 1 s, see [`Closing::Orderly`].
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The same for a Codex that has closed the connection itself, was never used, or does not do what it

@@ -122,8 +122,9 @@ struct HeldMessages {
 /// How we close a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// Codex gets time to write what it has not written yet. A Codex that a host can adopt is sent
-    /// SIGTERM at once in any case.
+    /// Codex gets 5 s to write what it has not written yet. A Codex that a host can adopt gets 1 s
+    /// in any case: it does not end with its connection, so its guard sends SIGTERM to the whole
+    /// tree at once, and SIGKILL a second later.
     Orderly,
     /// Codex has nothing to write, or does not do what it is asked.
     Abrupt,
