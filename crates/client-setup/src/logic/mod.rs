@@ -5,3 +5,4 @@ pub mod clients;
 pub mod document;
 pub mod entry;
 pub mod plan;
+pub mod removal;

@@ -9,6 +9,7 @@ use client_setup::logic::clients::{Client, Locations};
 use client_setup::logic::document::{EditError, Servers};
 use client_setup::logic::entry::{Entry, WantedEntry};
 use client_setup::logic::plan::{self, Plan, PlanError, PlannedEntry};
+use client_setup::logic::removal;
 use client_setup::receipts::{Before, ReceiptError, Receipts};
 use common::secrets::mask;
 use common::text::one_line;
@@ -161,7 +162,7 @@ pub(super) fn written_by_hand(request: &Request, receipts: &Receipts) -> Vec<(Cl
 
 /// Whether a text has an entry of this program.
 pub(super) fn has_ours(client: Client, text: &str) -> Result<bool, EditError> {
-    plan::has_ours(client, text, &real_path)
+    removal::has_ours(client, text, &real_path)
 }
 
 /// The file behind the first word of a command line.
@@ -424,7 +425,8 @@ fn removing(
         return Ok(None);
     }
     let without_entries = |replaced: &Servers| {
-        let removed = plan::removing(client, text, request.name.as_deref(), replaced, &real_path);
+        let removed =
+            removal::removing(client, text, request.name.as_deref(), replaced, &real_path);
         removed.map_err(|error| ChangeError::Plan {
             path: file.path().to_owned(),
             error: error.into(),
