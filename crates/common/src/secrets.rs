@@ -193,10 +193,10 @@ const RULES: &[Rule] = &[
         ),
         value: plain_value,
     },
-    // As an argument of a program.
+    // As an argument of a program. `-pass 1` and `--pass 1` number the pass of an encoder.
     Rule {
         hints: SECRET_NAMES,
-        pattern: r#"(?i)(?P<head>--?[a-z-]*(?:password|passwd|passphrase|secret|token|api-?key|access-?key)\s+\\*["']?)(?P<value>[^\s"'`,;&\\-][^\s"'`,;&\\]*)"#,
+        pattern: r#"(?i)(?P<head>(?:--?[a-z-]*(?:password|passwd|passphrase|secret|token|api-?key|access-?key)|--[a-z0-9_-]*[a-z0-9][_-]pass)\s+\\*["']?)(?P<value>[^\s"'`,;&\\-][^\s"'`,;&\\]*)"#,
         value: assigned,
     },
 ];

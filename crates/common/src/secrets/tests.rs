@@ -62,6 +62,8 @@ fn text_around_a_credential_is_kept() {
         ("api-key: k3y-0f-m1ne", "api-key: [masked]"),
         ("my password is tr0ub4dor&3", "my password is [masked]"),
         ("--token abcdef --force", "--token [masked] --force"),
+        ("--db-pass hunter2 --force", "--db-pass [masked] --force"),
+        ("--smtp_pass 'abcdef' run", "--smtp_pass '[masked]' run"),
         ("https://me:pw@host/x?y", "https://[masked]@host/x?y"),
         ("postgres://u:p@ss@h/db", "postgres://[masked]@h/db"),
         (
@@ -95,6 +97,7 @@ fn prose_and_code_are_not_masked() {
         "commit 0123456789abcdef0123456789abcdef01234567 of branch feature/gh_pages",
         "Column(primary_key=id), sorted(sort_key=lambda it: it.name), first_pass: the parser",
         "begin(render_pass=shadow), steps { \"first_pass\": \"lexing\" }, --two_pass=yes",
+        "ffmpeg -pass 1 -an, x264 --pass 2 in.y4m, HandBrakeCLI --two-pass --turbo, --bypass all",
         "gsk_render_node_get_bounds(node), msg.len(), model xai-grok-4-fast-reasoning",
         "tokens: 1200, tokenizer: \"cl100k\", token_type: \"x\", primary_key: 7, keyboard: \"de\"",
         "",
