@@ -14,6 +14,7 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{Uid, geteuid};
 use safe_files::state_file::{self, with_suffix};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
@@ -55,6 +56,9 @@ pub enum FileError {
     /// The user may not write to it.
     #[error("{} is read-only; make it writable, or add the entry by hand", .0.display())]
     ReadOnly(PathBuf),
+    /// It belongs to another user. Only root can give a new file to that user.
+    #[error("{} belongs to another user, and would become yours; edit it by hand", .0.display())]
+    OfAnotherUser(PathBuf),
     /// Another program has changed it since it was read.
     #[error("{} was changed by another program meanwhile; run the command again", .0.display())]
     Changed(PathBuf),
@@ -167,11 +171,12 @@ impl ConfigFile {
         self.text.as_deref()
     }
 
-    /// Fails if the user may not write to the file: it could be replaced all the same.
+    /// Fails if the user may not write to the file, which could be replaced all the same, or if it
+    /// could not keep its owner.
     ///
     /// # Errors
     ///
-    /// [`FileError::ReadOnly`].
+    /// [`FileError::ReadOnly`] and [`FileError::OfAnotherUser`].
     pub fn check_writable(&self) -> Result<(), FileError> {
         let access = access(&self.target, Access::WRITE_OK);
         let is_refused = matches!(access, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
@@ -180,6 +185,15 @@ impl ConfigFile {
         let is_for_nobody = about.is_ok_and(|about| about.permissions().readonly());
         match is_refused || is_for_nobody {
             true => Err(FileError::ReadOnly(self.path.clone())),
+            false => self.check_owner(geteuid()),
+        }
+    }
+
+    fn check_owner(&self, user: Uid) -> Result<(), FileError> {
+        let about = fs::metadata(&self.target);
+        let is_anothers = about.is_ok_and(|about| about.uid() != user.as_raw());
+        match is_anothers && !user.is_root() {
+            true => Err(FileError::OfAnotherUser(self.path.clone())),
             false => Ok(()),
         }
     }
@@ -377,6 +391,24 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o664);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn file_of_another_user_is_refused_unless_root_replaces_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("c.json");
+        let file = ConfigFile::of_user(&path).unwrap();
+        let another = Uid::from_raw(geteuid().as_raw() + 1);
+        assert!(file.check_owner(another).is_ok());
+        fs::write(&path, "x").unwrap();
+        let refused = file.check_owner(another);
+        assert!(
+            matches!(refused, Err(FileError::OfAnotherUser(_))),
+            "{refused:?}"
+        );
+        for user in [geteuid(), Uid::ROOT] {
+            assert!(file.check_owner(user).is_ok());
+        }
     }
 
     #[test]

@@ -301,8 +301,13 @@ fn change(
     let action = action.transpose()?;
     // What cannot be read and was not set up has nothing of ours.
     let is_meant = !request.remove || request.names_clients || is_known(request, &path);
-    let is_read_only = matches!(&action, Err(ChangeError::File(FileError::ReadOnly(_))));
-    if action.is_err() && !is_read_only && !is_meant {
+    let is_unwritable = matches!(
+        &action,
+        Err(ChangeError::File(
+            FileError::ReadOnly(_) | FileError::OfAnotherUser(_)
+        ))
+    );
+    if action.is_err() && !is_unwritable && !is_meant {
         return None;
     }
     if let Ok(Action::Set { plan, .. }) = &action {
