@@ -66,6 +66,148 @@ const NARROWED: [(&str, &str); 6] = [
     ("request_image", "`false` only"),
 ];
 
+/// What each key does.
+const MEANINGS: [(&str, &str); 33] = [
+    (
+        "codex_bin",
+        "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. Behind npm's script, \
+         the native program is found.",
+    ),
+    (
+        "request_timeout_secs",
+        "How long a call of `codex` and `codex-reply` may take.",
+    ),
+    (
+        "identity",
+        "Who the server is in its team. `identity` in `[core]` of the same file counts too.",
+    ),
+    (
+        "team",
+        "Its team. `default_team` in `[core]` of the same file counts too.",
+    ),
+    ("role", "The role whose preset is used."),
+    (
+        "team_tools",
+        "Whether Codex's threads get the tools for the team's mail.",
+    ),
+    (
+        "summaries",
+        "Whether threads are asked for a summary when the server ends.",
+    ),
+    (
+        "host",
+        "Whether `serve` works in the background process that all clients share.",
+    ),
+    (
+        "http",
+        "The address at which the host process serves the page and MCP over HTTP, such as \
+         `127.0.0.1:8377`: [codex-mcp web](web.md) as long as a host runs.",
+    ),
+    (
+        "registry_journal",
+        "`true`: the registry of threads is written line by line, for very many threads.",
+    ),
+    (
+        "request_image",
+        "Whether Codex's threads get the tool `request_image`. With `--backend mcp-server`, \
+         only if it is set to `true`.",
+    ),
+    (
+        "max_image_bytes",
+        "The largest picture that Codex is shown, from 1 to 100000000 bytes.",
+    ),
+    (
+        "store",
+        "Where jobs are kept: a file, or `postgres://USER:PASSWORD@HOST/DATABASE`, [by \
+         TLS](jobs.md#postgresql) to another machine.",
+    ),
+    ("worker_concurrency", "How many jobs a worker runs at once."),
+    (
+        "worker_idle_secs",
+        "How long a worker that was started on demand stays without work.",
+    ),
+    (
+        "max_sandbox",
+        "The widest sandbox that clients may ask for. Unset: any.",
+    ),
+    (
+        "allow_commands",
+        "Whether clients may name programs and servers: criteria (`command`) and notifiers \
+         (`command:`, `webhook:`, `ntfy:`, `irc:`).",
+    ),
+    (
+        "allow_dirs",
+        "The directories in which clients may have work done. The variable has them with \
+         colons between; the option can be given several times. Unset: anywhere.",
+    ),
+    (
+        "jobs_of_others",
+        "What this machine does with the jobs of others in a shared store: `leave`, `manage` \
+         or `run`.",
+    ),
+    (
+        "notify",
+        "Who is notified of sessions, and of the jobs and runs that name nobody: a list such as \
+         `[\"desktop\", \"ntfy:TOPIC\"]`. `allow_commands = false` disables its programs \
+         (`command:`); with `--backend mcp-server`, sessions notify nobody.",
+    ),
+    (
+        "notify_on",
+        "What they are told: `asks` (a session waits for an answer), `stalls` and `ends` (a \
+         turn has ended).",
+    ),
+    (
+        "stall_timeout_secs",
+        "After how much silence a turn or a job counts as stalled, while no question is open.",
+    ),
+    (
+        "keep_jobs_secs",
+        "How long an ended job is kept with its events, from a minute on. The worker removes \
+         older ones that you have submitted.",
+    ),
+    (
+        "keep_tasks_secs",
+        "How long the result of an [MCP task](tools.md#tasks) that is no job is kept, from \
+         a minute on.",
+    ),
+    (
+        "max_audit_bytes",
+        "The size at which the audit log of an identity is set aside, from 16384 on. Five \
+         older ones are kept.",
+    ),
+    (
+        "max_log_bytes",
+        "The size at which the log of a host or a worker is set aside, from 16384 on. One \
+         older one is kept.",
+    ),
+    (
+        "roles",
+        "Tables of presets: `[plugins.codex-mcp.roles.NAME]`, see above.",
+    ),
+    ("model", "The model of new threads, as Codex names it."),
+    (
+        "reasoning_effort",
+        "How hard the model thinks: `none`, `minimal`, `low`, `medium`, `high` or `xhigh`.",
+    ),
+    (
+        "sandbox",
+        "How far commands of new threads may reach: `read-only`, `workspace-write` or \
+         `danger-full-access`.",
+    ),
+    (
+        "approval_policy",
+        "When Codex asks: `untrusted`, `on-request` or `never`.",
+    ),
+    (
+        "base_prompt_file",
+        "A file that replaces Codex's own instructions.",
+    ),
+    (
+        "extra_instructions_file",
+        "A file that is added before the `developer-instructions` of the call.",
+    ),
+];
+
 #[test]
 fn settings_in_docs_match_the_code() {
     check("configuration.md", [("settings", settings())]);
@@ -144,95 +286,20 @@ fn by_a_repository(key: &str) -> String {
     }
 }
 
+/// What a key does.
 fn meaning(key: &str) -> &'static str {
-    match key {
-        "codex_bin" => {
-            "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. Behind npm's script, \
-             the native program is found."
-        }
-        "request_timeout_secs" => "How long a call of `codex` and `codex-reply` may take.",
-        "identity" => {
-            "Who the server is in its team. `identity` in `[core]` of the same file counts too."
-        }
-        "team" => "Its team. `default_team` in `[core]` of the same file counts too.",
-        "role" => "The role whose preset is used.",
-        "team_tools" => "Whether Codex's threads get the tools for the team's mail.",
-        "summaries" => "Whether threads are asked for a summary when the server ends.",
-        "host" => "Whether `serve` works in the background process that all clients share.",
-        "http" => {
-            "The address at which the host process serves the page and MCP over HTTP, such as \
-             `127.0.0.1:8377`: [codex-mcp web](web.md) as long as a host runs."
-        }
-        "registry_journal" => {
-            "`true`: the registry of threads is written line by line, for very many threads."
-        }
-        "request_image" => {
-            "Whether Codex's threads get the tool `request_image`. With `--backend mcp-server`, \
-             only if it is set to `true`."
-        }
-        "max_image_bytes" => "The largest picture that Codex is shown, from 1 to 100000000 bytes.",
-        "store" => {
-            "Where jobs are kept: a file, or `postgres://USER:PASSWORD@HOST/DATABASE`, [by \
-             TLS](jobs.md#postgresql) to another machine."
-        }
-        "worker_concurrency" => "How many jobs a worker runs at once.",
-        "worker_idle_secs" => "How long a worker that was started on demand stays without work.",
-        "max_sandbox" => "The widest sandbox that clients may ask for. Unset: any.",
-        "allow_commands" => {
-            "Whether clients may name programs and servers: criteria (`command`) and notifiers \
-             (`command:`, `webhook:`, `ntfy:`, `irc:`)."
-        }
-        "allow_dirs" => {
-            "The directories in which clients may have work done. The variable has them with \
-             colons between; the option can be given several times. Unset: anywhere."
-        }
-        "jobs_of_others" => {
-            "What this machine does with the jobs of others in a shared store: `leave`, `manage` \
-             or `run`."
-        }
-        "notify" => {
-            "Who is notified of sessions, and of the jobs and runs that name nobody: a list such as \
-             `[\"desktop\", \"ntfy:TOPIC\"]`. `allow_commands = false` disables its programs \
-             (`command:`); with `--backend mcp-server`, sessions notify nobody."
-        }
-        "notify_on" => {
-            "What they are told: `asks` (a session waits for an answer), `stalls` and `ends` (a \
-             turn has ended)."
-        }
-        "stall_timeout_secs" => {
-            "After how much silence a turn or a job counts as stalled, while no question is open."
-        }
-        "keep_jobs_secs" => {
-            "How long an ended job is kept with its events, from a minute on. The worker removes \
-             older ones that you have submitted."
-        }
-        "keep_tasks_secs" => {
-            "How long the result of an [MCP task](tools.md#tasks) that is no job is kept, from \
-             a minute on."
-        }
-        "max_audit_bytes" => {
-            "The size at which the audit log of an identity is set aside, from 16384 on. Five \
-             older ones are kept."
-        }
-        "max_log_bytes" => {
-            "The size at which the log of a host or a worker is set aside, from 16384 on. One \
-             older one is kept."
-        }
-        "roles" => "Tables of presets: `[plugins.codex-mcp.roles.NAME]`, see above.",
-        "model" => "The model of new threads, as Codex names it.",
-        "reasoning_effort" => {
-            "How hard the model thinks: `none`, `minimal`, `low`, `medium`, `high` or `xhigh`."
-        }
-        "sandbox" => {
-            "How far commands of new threads may reach: `read-only`, `workspace-write` or \
-             `danger-full-access`."
-        }
-        "approval_policy" => "When Codex asks: `untrusted`, `on-request` or `never`.",
-        "base_prompt_file" => "A file that replaces Codex's own instructions.",
-        "extra_instructions_file" => {
-            "A file that is added before the `developer-instructions` of the call."
-        }
-        other => panic!("say in {} what {other} does", file!()),
+    let found = MEANINGS.iter().find(|(name, _)| *name == key);
+    match found {
+        Some((_, meaning)) => meaning,
+        None => panic!("say in {} what {key} does", file!()),
+    }
+}
+
+#[test]
+fn every_meaning_is_that_of_a_key() {
+    let keys: Vec<&str> = SECTION_KEYS.into_iter().chain(PRESET_KEYS).collect();
+    for (name, _) in MEANINGS {
+        assert!(keys.contains(&name), "{name}");
     }
 }
 
