@@ -1,6 +1,7 @@
 //! Prompting and steering turns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use codex_protocol::codex::{
     Method, Release, ReviewStartParams, SandboxMode, SandboxPolicy, ThreadId, TurnOverrides,
@@ -8,6 +9,7 @@ use codex_protocol::codex::{
 };
 use safe_files::off_runtime;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::command::{
     LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnOrigin, TurnRef,
@@ -27,6 +29,9 @@ use crate::picture::{Picture, PictureCopies};
 
 /// The first release known to limit the length of prompts; 0.107.0 does not.
 const FIRST_WITH_LIMIT: Release = Release::new(0, 110, 0);
+
+/// How long a message for a turn waits for its start, which takes about 0.1 s.
+const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// Sends a thread its next prompt.
@@ -253,6 +258,7 @@ pub(super) async fn steer(
     observer: &dyn EngineObserver,
     text: &str,
 ) -> Result<(), EngineError> {
+    until_started(entry).await;
     let (state, turn) = entry.look(|machine, now| {
         machine.used(now);
         (machine.state(), machine.turn_id().cloned())
@@ -279,6 +285,16 @@ pub(super) async fn steer(
         Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => Err(not_running()),
         Err(error) => Err(error),
     }
+}
+
+/// Waits until Codex has reported the start of the running turn, at most [`START_TIMEOUT`]. Before
+/// that, its ID may be unknown, and Codex refuses to steer it.
+async fn until_started(entry: &Entry) {
+    let mut revision = entry.watch();
+    let is_starting = || entry.look(|machine, _| machine.is_starting());
+    // Fails only without the entry, which the caller holds.
+    let starting = async { while is_starting() && revision.changed().await.is_ok() {} };
+    let _ = timeout(START_TIMEOUT, starting).await;
 }
 
 fn tell(observer: &dyn EngineObserver, entry: &Entry, number: u64, kind: InputKind, text: &str) {

@@ -319,6 +319,13 @@ impl Session {
         self.turn.as_ref()?.id.as_ref()
     }
 
+    /// Whether Codex has not reported the start of the running turn.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        let is_starting = |turn: &RunningTurn| turn.phase != Phase::Started;
+        self.cancelled.is_none() && self.turn.as_ref().is_some_and(is_starting)
+    }
+
     /// Whether a turn is running, even if the session is cancelled.
     #[must_use]
     pub fn has_turn(&self) -> bool {

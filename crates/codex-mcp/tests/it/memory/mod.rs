@@ -12,6 +12,7 @@ mod polling;
 mod rejoined_call;
 mod repeated_call;
 mod sessions;
+mod steering;
 mod tools;
 
 use std::sync::Arc;
