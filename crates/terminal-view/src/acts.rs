@@ -46,7 +46,12 @@ impl NotDone {
             other => matches!(
                 other,
                 Self::NoJob
-                    | Self::Session(ActError::Refused(_) | ActError::Wrong(_) | ActError::Unknown)
+                    | Self::Session(
+                        ActError::Refused(_)
+                            | ActError::Busy(_)
+                            | ActError::Wrong(_)
+                            | ActError::Unknown
+                    )
                     | Self::Job(JobsError::NotFound(_) | JobsError::Audit(_))
             ),
         }
@@ -162,6 +167,7 @@ mod tests {
         let instructed = |error: InstructError| NotDone::from(JobsError::from(error));
         for (error, is_refusal) in [
             (NotDone::from(ActError::Refused(String::new())), true),
+            (NotDone::from(ActError::Busy(String::new())), true),
             (NotDone::from(ActError::Wrong(String::new())), true),
             (NotDone::from(ActError::Host(lost)), false),
             (NotDone::from(ActError::UnexpectedAnswer), false),

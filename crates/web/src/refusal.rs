@@ -132,7 +132,7 @@ impl From<ActError> for Refusal {
         match error {
             ActError::Unknown => NO_SESSION,
             ActError::Wrong(why) => Self::Wrong(why),
-            ActError::Refused(why) => Self::Conflict(why),
+            ActError::Refused(why) | ActError::Busy(why) => Self::Conflict(why),
             ActError::Host(_) | ActError::Failed(_) | ActError::UnexpectedAnswer => {
                 Self::Failed(error.to_string())
             }

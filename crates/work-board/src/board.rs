@@ -205,8 +205,18 @@ impl WorkBoard {
         }
         let arguments = json!({ "sessionId": id, "prompt": text });
         let host = Some(live.endpoint.clone());
-        tools::call(&*self.connections.sessions, host, "codex_reply", arguments).await?;
-        Ok(Prompted::Sent)
+        match tools::call(&*self.connections.sessions, host, "codex_reply", arguments).await {
+            Ok(_) => Ok(Prompted::Sent),
+            // A turn has just begun, which is not known here yet.
+            Err(busy @ ActError::Busy(_)) => {
+                match self.hosts.act(id, SessionAct::Steer { text }).await {
+                    Ok(()) => Ok(Prompted::Steered),
+                    Err(ActError::Refused(_)) => Err(busy),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Forks a session, and returns the ID of the new one.

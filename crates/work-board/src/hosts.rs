@@ -55,6 +55,9 @@ pub enum ActError {
     /// It cannot be done now.
     #[error("{0}")]
     Refused(String),
+    /// It cannot be done while a turn runs.
+    #[error("{0}")]
+    Busy(String),
     /// The host cannot be reached.
     #[error(transparent)]
     Host(#[from] ConnectError),

@@ -14,6 +14,9 @@ const WRONG: [&str; 4] = [
     "COULD_NOT_RUN",
 ];
 
+/// The code of the error by which a tool says that a turn runs.
+const BUSY: &str = "SESSION_BUSY";
+
 /// Calls a tool of this host, or else of the usual one, and returns its structured result.
 pub(crate) async fn call(
     connect: &Connect,
@@ -49,6 +52,7 @@ fn refusal(answered: &Value) -> ActError {
     let message = message.unwrap_or("the call failed").to_owned();
     match text("/structuredContent/error/code") {
         Some(code) if WRONG.contains(&code) => ActError::Wrong(message),
+        Some(BUSY) => ActError::Busy(message),
         _ => ActError::Refused(message),
     }
 }
@@ -80,6 +84,8 @@ mod tests {
         assert_eq!(cancelled.to_string(), "session s was cancelled");
         let wrong = refused("INVALID_ARGUMENT");
         assert!(matches!(wrong, ActError::Wrong(_)), "{wrong:?}");
+        let busy = refused(BUSY);
+        assert!(matches!(busy, ActError::Busy(_)), "{busy:?}");
         let bare = refusal(&json!({ "content": [{ "type": "text", "text": "no" }] }));
         assert_eq!(bare.to_string(), "no");
     }

@@ -334,6 +334,26 @@ async fn message_at_the_end_of_a_turn_is_taken() {
     web.finish().await;
 }
 
+/// The page learns of the start of a turn a moment later than the host.
+#[tokio::test]
+async fn message_just_after_one_that_began_a_turn_is_taken() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("turn", [Reply::say("late").behind(&gate)])
+        .otherwise([Reply::say("later")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let session = start_session(&mut web, "begin").await;
+    until_idle(&mut web, &session).await;
+    let path = format!("/sessions/{session}/prompt");
+    for text in ["turn", "more"] {
+        let sent = web.post(&path, &[("text", text)]).await;
+        assert_eq!(sent.status, 200, "{text}: {sent:?}");
+    }
+    gate.release();
+    until_idle(&mut web, &session).await;
+    web.finish().await;
+}
+
 /// Waits for the end of a session's turns, of which the latter ones drop the events of the former.
 async fn until_idle(web: &mut WebFixture, session: &str) {
     wait_for("the end of the turn", async || {
