@@ -12,7 +12,6 @@ use codex_engine::{EngineError, LaunchError};
 use codex_protocol::codex::Release;
 use common::text::shell_word;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
 
 use super::caller::Caller;
 use super::look::LookError;
@@ -36,19 +35,10 @@ pub enum ReadOnlyCause {
 }
 
 impl ReadOnlyCause {
-    /// The cause where no bound, no argument and no setting of this program names the sandbox.
+    /// The cause where no bound, no argument and no setting of this program names the sandbox, for a
+    /// caller that may have named a profile.
     #[must_use]
-    pub fn of_codex(directory: &Path, codex_home: &Path) -> Self {
-        Self::of_codex_with(None, directory, codex_home)
-    }
-
-    /// The same, where the caller has named this profile.
-    #[must_use]
-    pub fn of_codex_with(
-        profile: Option<&ProfileName>,
-        directory: &Path,
-        codex_home: &Path,
-    ) -> Self {
+    pub fn of_codex(profile: Option<&ProfileName>, directory: &Path, codex_home: &Path) -> Self {
         let user = UserConfig::read(codex_home);
         let trust = directory_trust(directory, &user).ok();
         let config = user.layers(profile, trust.as_ref());
@@ -221,7 +211,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let told = |cause: ReadOnlyCause| RunError::ReadOnly.with_cause(|| cause).to_string();
-        let of_codex = || told(ReadOnlyCause::of_codex(&root, &root));
+        let of_codex = || told(ReadOnlyCause::of_codex(None, &root, &root));
         let trust = format!("codex-mcp trust {}", root.display());
         let untrusted = of_codex();
         assert!(untrusted.contains("you have not trusted"), "{untrusted}");
@@ -233,7 +223,7 @@ mod tests {
         assert!(!configured.contains(&trust), "{configured}");
         let with_profile = |name: &str| {
             let name = ProfileName::try_from(name.to_owned()).unwrap();
-            told(ReadOnlyCause::of_codex_with(Some(&name), &root, &root))
+            told(ReadOnlyCause::of_codex(Some(&name), &root, &root))
         };
         let careful = root.join("careful.config.toml");
         fs::write(careful, "sandbox_mode = \"read-only\"\n").unwrap();

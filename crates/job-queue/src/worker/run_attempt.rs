@@ -173,7 +173,9 @@ impl RunAttempt<'_> {
             (Some(bound), _) => ReadOnlyCause::Bound(bound.to_string()),
             (None, Some(cause)) => cause.clone(),
             (None, None) => {
-                ReadOnlyCause::of_codex(&stored.spec.repo, &attempt_spec::codex_home(job, options))
+                let profile = stored.spec.settings.profile.as_ref();
+                let codex_home = attempt_spec::codex_home(job, options);
+                ReadOnlyCause::of_codex(profile, &stored.spec.repo, &codex_home)
             }
         }
     }

@@ -451,7 +451,7 @@ fn read_only_cause(config: &Config, spec: &RunSpec) -> ReadOnlyCause {
         Some(set) => ReadOnlyCause::Setting(format!("sandbox ({})", set.source)),
         None => {
             let profile = settings.profile.as_ref();
-            ReadOnlyCause::of_codex_with(profile, &spec.repo, &config.codex_home)
+            ReadOnlyCause::of_codex(profile, &spec.repo, &config.codex_home)
         }
     }
 }
