@@ -127,7 +127,8 @@ pub fn one_line(text: &str, limit: usize) -> String {
         }
         line.push(&visible_line(word), limit);
     }
-    line.as_str().to_owned()
+    // If nothing of the next word fits, its space precedes that of the mark.
+    line.as_str().replace("  ", " ")
 }
 
 /// Breaks a text into lines of at most `width` characters. A longer word gets a line of its own,
@@ -359,6 +360,14 @@ mod tests {
             one_line(" a\n\tb\u{1b}[31m\u{2028}c ", 99),
             "a b\\u{1b}[31m c"
         );
+    }
+
+    #[test]
+    fn cut_line_has_one_space_before_its_mark() {
+        for (limit, line) in [(6, "ab …"), (7, "ab …"), (8, "ab c …"), (10, "ab cde …")] {
+            assert_eq!(one_line("ab cdefg", limit), line, "{limit}");
+        }
+        assert_eq!(one_line("ab ßßß", 8), "ab …");
     }
 
     #[test]

@@ -11,7 +11,10 @@ use super::super::{AgentName, RoleName, TeamName, ThreadName};
 pub(super) const LONGEST_PATH: usize = 4096;
 
 /// The longest beginning of a prompt in an entry, in bytes.
-const LONGEST_PROMPT: usize = 200;
+pub(super) const LONGEST_PROMPT: usize = 200;
+
+/// Ends a prompt that was cut: lists show prompts as they are here.
+const CUT: char = '…';
 
 /// The longest other text in an entry, in bytes.
 pub(super) const LONGEST_TEXT: usize = 512;
@@ -226,7 +229,7 @@ impl Entry {
         for path in [&mut self.repo_root, &mut self.cwd] {
             truncate(path, LONGEST_PATH);
         }
-        truncate(&mut self.prompt, LONGEST_PROMPT);
+        truncate_prompt(&mut self.prompt);
         let Settings {
             model,
             sandbox,
@@ -272,6 +275,14 @@ impl Settings {
 fn overwrite<T: Clone>(old: &mut Option<T>, new: &Option<T>) {
     if new.is_some() {
         old.clone_from(new);
+    }
+}
+
+fn truncate_prompt(prompt: &mut Option<String>) {
+    if let Some(text) = prompt.as_mut().filter(|text| text.len() > LONGEST_PROMPT) {
+        let kept = LONGEST_PROMPT.saturating_sub(CUT.len_utf8());
+        text.truncate(text.floor_char_boundary(kept));
+        text.push(CUT);
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::entry::{LONGEST_PATH, LONGEST_TEXT};
+use super::entry::{LONGEST_PATH, LONGEST_PROMPT, LONGEST_TEXT};
 use super::*;
 
 fn at(seconds: u64) -> SystemTime {
@@ -183,6 +183,27 @@ fn long_texts_are_cut_between_characters() {
     let found = document.find(&name("t")).unwrap();
     assert_eq!(found.tag.as_ref().unwrap().len(), LONGEST_TEXT);
     assert_eq!(found.cwd.as_ref().unwrap().len(), LONGEST_PATH - 1);
+}
+
+#[test]
+fn long_prompt_is_cut_with_a_mark_and_only_once() {
+    let prompt_of = |prompt: &str| {
+        let mut new = entry("t", 0);
+        new.prompt = Some(prompt.to_owned());
+        let mut document = Document::default();
+        document.apply(&Change::Begin {
+            entry: Box::new(new),
+        });
+        let found = document.find(&name("t")).unwrap();
+        found.prompt.clone().unwrap()
+    };
+    let longest = "x".repeat(LONGEST_PROMPT);
+    assert_eq!(prompt_of(&longest), longest);
+    let cut = prompt_of(&format!("{longest}y"));
+    assert_eq!(cut, format!("{}…", "x".repeat(LONGEST_PROMPT - 3)));
+    assert_eq!(prompt_of(&cut), cut);
+    let cut = prompt_of(&"ß".repeat(LONGEST_PROMPT));
+    assert_eq!(cut, format!("{}…", "ß".repeat(98)));
 }
 
 #[test]
