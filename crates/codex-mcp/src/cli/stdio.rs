@@ -61,7 +61,7 @@ impl Logging {
     /// Starts the log, if it can be written.
     pub(super) fn start(self) {
         match self {
-            Self::Possible => log::start(),
+            Self::Possible => log::start_for_client(),
             Self::Impossible => log::silence(),
         }
     }

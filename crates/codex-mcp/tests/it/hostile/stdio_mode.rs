@@ -130,6 +130,7 @@ async fn terminal_user_is_told_that_serve_waits_for_messages() {
         let started = program.stdout_and_stderr(&terminal).start();
         let said = read_until(&mut screen, FRIENDLY);
         assert!(said.contains("Ctrl-C ends it"), "{said}");
+        assert!(!said.contains("INFO"), "{said}");
         assert!(!said.contains("stdout is a terminal"), "{said}");
         assert_eq!(said.contains("not auto, strict or off"), mode == "nonsense");
         signal(started.child.id(), Signal::SIGINT);
