@@ -80,7 +80,8 @@ fn without_value(message: &str) -> String {
     // The last one: the value can have the same words.
     let expected = message.rfind(", expected ");
     let expected = expected.and_then(|at| message.get(at..));
-    let start = format!("{start}{kind}");
+    // A variant is a term of Rust.
+    let start = format!("{}{kind}", start.replace("variant", "value"));
     format!("{}{}", start.trim_end(), expected.unwrap_or_default())
 }
 
@@ -119,7 +120,7 @@ mod tests {
         );
         assert_eq!(
             message::<BTreeMap<String, Switch>>("token = \"sesame\"\n"),
-            "line 1, column 9: `token`: unknown variant, expected `on` or `off`"
+            "line 1, column 9: `token`: unknown value, expected `on` or `off`"
         );
         let of_number = parse::<BTreeMap<String, bool>>("token = 123456\n").unwrap_err();
         assert_eq!(

@@ -68,11 +68,9 @@ impl ReadOnlyCause {
         let wider = caller.workspace_write();
         match self {
             Self::Bound(_) => "only the user can allow more, where the bound is set".to_owned(),
-            Self::Setting(_) | Self::Profile(_) | Self::Codex(_) => {
-                format!("name {wider}, or change that")
-            }
+            Self::Setting(_) | Self::Profile(_) | Self::Codex(_) => format!("use {wider}"),
             Self::Untrusted(top) => format!(
-                "name {wider}, or read what the repository brings and then run \
+                "use {wider}, or read what the repository brings and then run \
                  `codex-mcp trust {}`",
                 shell_word(top)
             ),
@@ -229,11 +227,11 @@ mod tests {
         fs::write(careful, "sandbox_mode = \"read-only\"\n").unwrap();
         fs::write(root.join("fast.config.toml"), "model = \"m\"\n").unwrap();
         for (file_of_user, profile, cause) in [
-            ("", "careful", "Codex's profile careful says so; name"),
+            ("", "careful", "Codex's profile careful says so; use"),
             (
                 "[profiles.table]\nsandbox_mode = \"read-only\"\n",
                 "table",
-                "Codex's profile table says so; name",
+                "Codex's profile table says so; use",
             ),
             (
                 "sandbox_mode = \"read-only\"\n",
@@ -261,12 +259,12 @@ mod tests {
         };
         let over_mcp = error().to_string();
         assert!(
-            over_mcp.contains("name `sandbox: \"workspace-write\"`,"),
+            over_mcp.ends_with("; use `sandbox: \"workspace-write\"`"),
             "{over_mcp}"
         );
         let at_a_shell = error().for_caller(Caller::Shell).to_string();
         assert!(
-            at_a_shell.contains("name --sandbox workspace-write, or change that"),
+            at_a_shell.ends_with("; use --sandbox workspace-write"),
             "{at_a_shell}"
         );
     }

@@ -90,11 +90,30 @@ pub enum BadRunSpec {
     #[error("repo must not be empty; name the repository's directory, `.` for the current one")]
     NoRepo,
     /// The directory does not exist.
-    #[error("there is no directory {}; name the repository's", .0.display())]
+    #[error("there is no directory {}; `repo` names the repository", .0.display())]
     NoDirectory(PathBuf),
     /// There are too many notifiers.
     #[error("{0} notifiers given; at most {MOST_NOTIFIERS} are allowed")]
     Notifiers(usize),
+}
+
+impl BadRunSpec {
+    /// The message at a shell, where options have other names than parameters.
+    #[must_use]
+    pub fn at_a_shell(&self) -> String {
+        match self {
+            Self::NoRepo => {
+                "--cwd must not be empty; name the repository's directory, `.` for the \
+                             current one"
+                    .to_owned()
+            }
+            Self::NoDirectory(directory) => format!(
+                "there is no directory {}; --cwd names the repository",
+                directory.display()
+            ),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl RunSpec {
@@ -187,5 +206,17 @@ mod tests {
         for unnamed in ["", " "] {
             assert!(refused(&RunSpec::new("x", unnamed)).contains("repo must not be empty"));
         }
+    }
+
+    #[test]
+    fn refusal_names_the_option_at_a_shell_and_the_parameter_over_mcp() {
+        for directory in ["", "/nowhere"] {
+            let refused = RunSpec::new("x", directory).check().unwrap_err();
+            let (over_mcp, at_a_shell) = (refused.to_string(), refused.at_a_shell());
+            assert!(over_mcp.contains("repo") && !over_mcp.contains("--cwd"));
+            assert!(at_a_shell.contains("--cwd"), "{at_a_shell}");
+        }
+        let no_task = RunSpec::new("", "/tmp").check().unwrap_err();
+        assert_eq!(no_task.at_a_shell(), no_task.to_string());
     }
 }

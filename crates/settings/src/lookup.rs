@@ -117,7 +117,7 @@ impl Lookup<'_> {
             .to_str()
             .ok_or_else(|| invalid("it is not UTF-8".to_owned()))?;
         let value = T::deserialize(text.into_deserializer())
-            .map_err(|error: ValueError| invalid(error.to_string()))?;
+            .map_err(|error: ValueError| invalid(in_plain_terms(&error)))?;
         Ok(Some(Setting::new(value, from)))
     }
 
@@ -146,6 +146,13 @@ impl Lookup<'_> {
         let set = in_section(files, of_file);
         Ok(set.unwrap_or(Setting::new(default, Source::Default)))
     }
+}
+
+/// An error of serde without the terms of Rust.
+fn in_plain_terms(error: &ValueError) -> String {
+    error
+        .to_string()
+        .replacen("unknown variant", "unknown value", 1)
 }
 
 /// A setting from the first file that has it in our section.

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::builder::RangedU64ValueParser;
 use codex_engine::binary::{self, NoCodex};
 use codex_engine::injected_server::ExecutablePathError;
 use common::output;
@@ -27,7 +26,7 @@ use uuid::Uuid;
 
 use super::eyes_mcp::AnswerKind;
 use super::stored::complain;
-use super::values::size_limit;
+use super::values::{number_within, size_limit};
 use super::{exit, injected_servers, runtime};
 
 /// Examples and explanations at the end of the help.
@@ -67,7 +66,7 @@ pub(super) struct Args {
     answer: AnswerKind,
 
     /// How often Codex is restarted with pictures in 5 minutes, from 1 to 1000.
-    #[arg(long, value_name = "N", default_value_t = MOST_RESTARTS, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = MOST_RESTARTS, value_parser = number_within(1..=1000_usize))]
     max_restarts: usize,
 
     /// The Codex to run: a path, or a name on PATH. Default: the variable

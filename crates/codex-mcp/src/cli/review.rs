@@ -99,12 +99,22 @@ enum Failure {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Profile(#[from] NoProfile),
-    #[error(transparent)]
+    #[error("{}", in_words(.0))]
     Review(#[from] ReviewError),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     #[error("cannot write to stdout: {0}")]
     Write(io::Error),
+}
+
+/// An error in the terms of the command line.
+fn in_words(error: &ReviewError) -> String {
+    match error {
+        ReviewError::Git(git) if git.is_no_repository() => {
+            format!("{error}; --cwd names another directory")
+        }
+        other => other.to_string(),
+    }
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {

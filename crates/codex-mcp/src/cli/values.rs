@@ -1,5 +1,7 @@
 //! Parsers for values on the command line.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -69,6 +71,23 @@ fn meant(text: &str) -> Option<&'static str> {
     }
 }
 
+/// Parses a whole number within a range.
+pub(super) fn number_within<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |text: &str| {
+        let number = text
+            .parse::<T>()
+            .ok()
+            .filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("it is not a number from {least} to {most}"))
+    }
+}
+
 /// Parses the size limit of pictures.
 pub(super) fn size_limit(text: &str) -> Result<SizeLimit, String> {
     let bytes: u64 = text
@@ -80,6 +99,17 @@ pub(super) fn size_limit(text: &str) -> Result<SizeLimit, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_is_within_its_range() {
+        let parse = number_within(0..=10_u32);
+        assert_eq!(parse("0"), Ok(0));
+        assert_eq!(parse("10"), Ok(10));
+        for wrong in ["11", "-1", "x", "", "99999999999"] {
+            let error = parse(wrong).unwrap_err();
+            assert_eq!(error, "it is not a number from 0 to 10", "{wrong}");
+        }
+    }
 
     #[test]
     fn wrong_criterion_suggests_the_nearest() {

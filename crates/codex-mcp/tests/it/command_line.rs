@@ -83,6 +83,8 @@ fn repo_is_an_alias_of_cwd() {
         assert_eq!(said.code, 3, "{args:?}: {}", said.stderr);
         let named = said.stderr.contains("/no/such/directory");
         assert!(named, "{args:?}: {}", said.stderr);
+        let has_remedy = said.stderr.contains("; --cwd names ");
+        assert!(has_remedy, "{args:?}: {}", said.stderr);
     }
     let said = say(&home, &["jobs", "list", "--repo", "."], &[]);
     assert_eq!(said.code, 0, "{}", said.stderr);

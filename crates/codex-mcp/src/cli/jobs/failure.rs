@@ -7,7 +7,7 @@ use agent_team::ClaimError;
 use codex_config::profile::NoProfile;
 use job_queue::logic::JobPrefix;
 use job_queue::service::JobsError;
-use job_queue::spec::{BadJobSpec, LONGEST_NAME};
+use job_queue::spec::{BadJobSpec, LONGEST_NAME, MOST_IMAGES};
 use job_queue::store::StoreError;
 use job_queue::thread_ids::ThreadPrefixError;
 use settings::ConfigError;
@@ -96,6 +96,12 @@ fn in_words(error: &JobsError) -> String {
             "the latest job of the directory, {job}, is still under way; wait for it with \
              `codex-mcp jobs wait {job}`, then submit this again"
         ),
+        BadJobSpec::Run(error) => error.at_a_shell(),
+        BadJobSpec::TooManyImages => format!("--image: there may be {MOST_IMAGES} at most"),
+        BadJobSpec::Image(error) => format!("--image: {error}"),
+        BadJobSpec::AddDirMissing(directory) => {
+            format!("--add-dir: there is no directory {}", directory.display())
+        }
         other => other.to_string(),
     }
 }

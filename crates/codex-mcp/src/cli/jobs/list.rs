@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::{find, state_style, with_thread_id};
 use crate::cli::table::{self, Cell, Cut, shown_directory};
 use crate::cli::times::took;
-use crate::cli::values::job_state;
+use crate::cli::values::{job_state, number_within};
 
 /// The most that is shown of a task's name, a directory and an error, in characters.
 const NAME: usize = 40;
@@ -62,7 +62,7 @@ pub(super) struct Args {
     /// Maximum number of jobs to list.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 20,
-        value_parser = clap::value_parser!(u32).range(1..=1000),
+        value_parser = number_within(1..=1000_u32),
     )]
     limit: u32,
 

@@ -20,6 +20,7 @@ use crate::cli::progress::ProgressLine;
 use crate::cli::runtime::unless_interrupted;
 use crate::cli::stored::complain;
 use crate::cli::times::took;
+use crate::cli::values::number_within;
 
 /// How many events are read at once: each may be long.
 const PAGE: u32 = 50;
@@ -49,7 +50,7 @@ pub(in crate::cli) struct LogForm {
     /// Begin with the last NUMBER events.
     #[arg(
         long, value_name = "NUMBER",
-        value_parser = clap::value_parser!(u32).range(0..=100_000),
+        value_parser = number_within(0..=100_000_u32),
     )]
     pub(in crate::cli) tail: Option<u32>,
 

@@ -44,7 +44,7 @@ pub(in crate::cli) async fn steer(
     words: Option<&str>,
 ) -> Result<ExitCode, Failure> {
     let id = find::find(jobs, job).await?;
-    let words = prompt::read(words, LONGEST_TEXT)?;
+    let words = prompt::read_message(words, LONGEST_TEXT)?;
     let verb = Verb::Steer;
     if let Err(error) = jobs.steer(&id, words).await {
         return Err(next_step::explained(jobs, &id, verb, error).await);

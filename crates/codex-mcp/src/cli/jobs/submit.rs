@@ -31,7 +31,7 @@ use super::watcher::no_worker_warning;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
-use crate::cli::values::{one_of, profile as profile_name};
+use crate::cli::values::{number_within, one_of, profile as profile_name};
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;
@@ -144,7 +144,7 @@ pub(super) struct Args {
     /// same thread, and the files that Codex has changed stay changed.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=10),
+        value_parser = number_within(0..=10_u32),
     )]
     retry: u32,
 

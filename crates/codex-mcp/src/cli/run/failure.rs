@@ -29,7 +29,7 @@ pub(super) enum Failure {
         #[from]
         why: BadLimits,
     },
-    #[error(transparent)]
+    #[error("{}", .0.at_a_shell())]
     RunSpec(#[from] BadRunSpec),
     #[error(transparent)]
     Profile(#[from] NoProfile),

@@ -33,7 +33,7 @@ use goal_run::{
 use mcp_server::Defaults;
 use safe_files::off_runtime;
 use serde_json::{Value, json};
-use settings::Config;
+use settings::{Config, Source};
 use uuid::Uuid;
 
 use super::exit::{self, COULD_NOT};
@@ -228,7 +228,7 @@ const READ_ONLY: &str = "Codex's sandbox was read-only, so it could change nothi
 
 /// The same hint where `--sandbox` named the sandbox: the resume command names the same one.
 const READ_ONLY_AS_ASKED: &str = "Codex's sandbox was read-only, as --sandbox says, so it could \
-    change nothing; to let it change files, name --sandbox workspace-write";
+    change nothing; to let it change files, use --sandbox workspace-write";
 
 /// Whether a run may have failed because its sandbox was read-only.
 fn may_lack_writing(done: &goal_run::RunResult) -> bool {
@@ -448,7 +448,10 @@ fn read_only_cause(config: &Config, spec: &RunSpec) -> ReadOnlyCause {
     // Our setting is not applied where the user has named a profile of Codex's.
     let is_applied = settings.thread.sandbox == Some(SandboxMode::ReadOnly);
     match config.threads.sandbox.as_ref().filter(|_| is_applied) {
-        Some(set) => ReadOnlyCause::Setting(format!("sandbox ({})", set.source)),
+        Some(set) => ReadOnlyCause::Setting(match &set.source {
+            Source::Flag(flag) => format!("`{flag} read-only`"),
+            source => format!("sandbox ({source})"),
+        }),
         None => {
             let profile = settings.profile.as_ref();
             ReadOnlyCause::of_codex(profile, &spec.repo, &config.codex_home)

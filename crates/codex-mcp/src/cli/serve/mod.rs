@@ -12,7 +12,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use agent_team::logic::ThreadName;
-use clap::builder::RangedU64ValueParser;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use mcp_server::{Api, Group};
 use rmcp::transport::stdio_pipes;
@@ -25,6 +24,7 @@ use super::settings::Settings;
 use super::shutdown::{self, Shutdown};
 use super::stdio::{Preflight, StdioError};
 use super::times::duration_within;
+use super::values::number_within;
 
 pub(super) use client::{
     ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client, terms,
@@ -79,13 +79,13 @@ pub(super) struct Args {
     /// The longest message that is taken from the client or from Codex, in
     /// bytes, from 1 KiB to 1 GiB. With `--backend mcp-server`, Codex's may be four
     /// times as long, since it writes each answer into its message twice.
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = RangedU64ValueParser::<usize>::new().range(LINE_LIMITS))]
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = number_within(LINE_LIMITS))]
     max_line: usize,
 }
 
 /// The limits of `--max-line`. No request fits into a shorter line, and a longer one would not
 /// fit into the memory of a usual machine.
-const LINE_LIMITS: RangeInclusive<u64> = 1024..=1 << 30;
+const LINE_LIMITS: RangeInclusive<usize> = 1024..=1 << 30;
 
 /// Why serving failed.
 #[derive(Debug, thiserror::Error)]

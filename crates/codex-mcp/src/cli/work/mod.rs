@@ -183,7 +183,7 @@ pub(super) enum Failure {
     Ambiguous { prefix: String, found: Vec<String> },
     #[error(
         "session {0} has no such open question: it was answered, it timed out, or Codex has \
-         asked nothing"
+         asked nothing; `codex-mcp logs {0}` shows what is open"
     )]
     NotAsked(String),
     #[error("session {session} has several open questions: name one of {}", questions.join(", "))]
@@ -233,7 +233,7 @@ pub(super) fn steer(args: &SteerArgs) -> ExitCode {
             WorkId::Session(id) => id,
         };
         let session = HostedSession::find(id).await?;
-        let text = prompt::read(args.words.as_deref(), LONGEST_STEER)?;
+        let text = prompt::read_message(args.words.as_deref(), LONGEST_STEER)?;
         let (verb, act) = (Verb::Steer, SessionAct::Steer { text });
         session.explained(verb, session.act(act).await).await?;
         writeln!(output::stdout(), "{}: {}", session.short(), verb.done())?;

@@ -261,7 +261,10 @@ async fn read_only_run_ends_after_the_first_refused_change_that_a_criterion_need
     ran.assert_not_done("read_only");
     assert_eq!(ran.result["turns"], 1);
     let why = ran.result["why"].as_str().unwrap();
-    assert!(why.contains("name --sandbox workspace-write"), "{why}");
+    assert!(
+        why.contains("`--sandbox read-only` says so; use --sandbox workspace-write"),
+        "{why}"
+    );
     let resumed = ran.result["resume_command"].as_str().unwrap();
     assert!(resumed.contains("--sandbox workspace-write"), "{resumed}");
     ended("make it", "command=true")
