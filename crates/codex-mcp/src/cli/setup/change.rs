@@ -337,12 +337,16 @@ fn warnings_of(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|entry| entry.name.as_str())
         .collect();
-    let several = (names.len() > 1).then(|| {
-        format!(
+    let several = match names.as_slice() {
+        [] | [_] => None,
+        [one, other] => Some(format!(
+            "`{one}` and `{other}` both start codex-mcp: remove the one that you do not need"
+        )),
+        several => Some(format!(
             "`{}` all start codex-mcp: remove those that you do not need",
-            names.join("`, `")
-        )
-    });
+            several.join("`, `")
+        )),
+    };
     off.chain(several).collect()
 }
 

@@ -235,12 +235,18 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
 #[derive(Default)]
 struct Outcome {
     applied: Vec<Applied>,
-    /// Whether the server answers, with the clients that start it so.
-    checks: Vec<(Vec<Client>, Handshake)>,
+    /// Whether the server answers, with the entries that start it so: one of each client.
+    checks: Vec<(Vec<CheckedEntry>, Handshake)>,
     /// Whether Codex can work here, if entries were to be written.
     report: Option<Report>,
     /// Files that still have entries of ours.
     others: Vec<OtherFile>,
+}
+
+/// An entry with which a client starts the server.
+struct CheckedEntry {
+    client: Client,
+    name: String,
 }
 
 /// A file that still has an entry of ours.
@@ -270,7 +276,7 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
     for change in changes {
         outcome.applied.push(apply::apply(request, change).await);
     }
-    let mut launches: Vec<(Vec<Client>, Launch)> = Vec::new();
+    let mut launches: Vec<(Vec<CheckedEntry>, Launch)> = Vec::new();
     for applied in outcome.applied.iter().filter(|applied| applied.is_fine()) {
         let Ok(Action::Set { plan, .. }) = &applied.change.action else {
             continue;
@@ -282,17 +288,21 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
                 // The writer of the repository has chosen the rest.
                 Some(_) => Launch::of(client, &request.entry_alone(), ServerProcess::default()),
             };
+            let checked = CheckedEntry {
+                client,
+                name: entry.name.clone(),
+            };
             match launches.iter_mut().find(|(_, known)| *known == launch) {
-                Some((clients, _)) if clients.contains(&client) => {}
-                Some((clients, _)) => clients.push(client),
-                None => launches.push((vec![client], launch)),
+                Some((entries, _)) if entries.iter().any(|one| one.client == client) => {}
+                Some((entries, _)) => entries.push(checked),
+                None => launches.push((vec![checked], launch)),
             }
         }
     }
     let must_check = !launches.is_empty();
-    for (clients, launch) in launches {
+    for (entries, launch) in launches {
         let answer = handshake::check(&launch).await;
-        outcome.checks.push((clients, answer));
+        outcome.checks.push((entries, answer));
     }
     if must_check {
         let facts = doctor::gather(codex, PROGRAM_TIMEOUT).await;

@@ -14,8 +14,8 @@ use similar::TextDiff;
 use super::apply::Applied;
 use super::change::{Action, Change, Removal, Request};
 use super::codex::to_log_in;
-use super::{OtherFile, Outcome};
-use crate::doctor::{Status, as_text};
+use super::{CheckedEntry, OtherFile, Outcome};
+use crate::doctor::{Report, Status, as_text};
 
 const HEADING: Style = Style::new().bold();
 const ADDED: Style = AnsiColor::Green.on_default();
@@ -139,9 +139,8 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
             writeln!(out, "  {}", visible_line(note))?;
         }
     }
-    for (clients, check) in &outcome.checks {
-        let titles: Vec<&str> = clients.iter().map(|client| client.title()).collect();
-        let title = titles.join(", ");
+    for (entries, check) in &outcome.checks {
+        let title = titles(entries, outcome);
         match check {
             Ok(1) => writeln!(out, "{title}: the server answers, with 1 tool")?,
             Ok(tools) => writeln!(out, "{title}: the server answers, with {tools} tools")?,
@@ -151,9 +150,11 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
             }
         }
     }
-    if let Some(report) = &outcome.report {
-        writeln!(out)?;
-        as_text(&report.only_failures(), output::stdout_columns(), &mut out)?;
+    if let Some(failures) = outcome.report.as_ref().map(Report::only_failures) {
+        if !failures.findings.is_empty() {
+            writeln!(out)?;
+        }
+        as_text(&failures, output::stdout_columns(), &mut out)?;
     }
     for other in &outcome.others {
         let (file, advice) = match other {
@@ -186,6 +187,22 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
     next(&mut out, outcome, request.remove)
 }
 
+/// The clients of these entries. An entry is named where its client starts the server in several
+/// ways.
+fn titles(entries: &[CheckedEntry], outcome: &Outcome) -> String {
+    let titles = entries.iter().map(|checked| {
+        let title = checked.client.title();
+        let is_same = |one: &CheckedEntry| one.client == checked.client;
+        let checks = outcome.checks.iter();
+        let ways = checks.filter(|(entries, _)| entries.iter().any(is_same));
+        match ways.count() {
+            0 | 1 => title.to_owned(),
+            _ => format!("{title} (`{}`)", visible_line(&checked.name)),
+        }
+    });
+    titles.collect::<Vec<_>>().join(", ")
+}
+
 /// What has to be done before clients use the files of a repository that were written.
 fn conditions(out: &mut Output<impl Write>, outcome: &Outcome) -> io::Result<()> {
     let written = outcome.applied.iter().filter(|applied| applied.is_written);
@@ -203,7 +220,7 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
             writeln!(out, "No client has codex-mcp in its configuration.")
         }
         (_, false) if outcome.report.is_none() => writeln!(out, "Nothing was written."),
-        (true, _) => writeln!(out, "Restart these clients if they are running."),
+        (true, _) => steps(out, None, outcome),
         (false, _) if !outcome.is_fine() => {
             let left = outcome.applied.iter().filter(|applied| !applied.is_fine());
             let left: Vec<&str> = left.map(|applied| applied.change.client.title()).collect();
@@ -221,24 +238,48 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
             let needs_login = report.and_then(to_log_in).is_some();
             let has_problem = report.is_some_and(|report| report.count(Status::Problem) > 0);
             let first = match (needs_login, has_problem) {
-                (true, _) => "Log in to Codex, and restart",
-                (false, true) => "Solve this, and restart",
-                (false, false) => "Restart",
+                (true, _) => Some("log in to Codex"),
+                (false, true) => Some("solve this"),
+                (false, false) => None,
             };
+            writeln!(out)?;
+            steps(out, first, outcome)?;
             writeln!(
                 out,
-                "\n{first} these clients if they are running.\nThen ask one of them:\n  \
+                "To try it, ask a client:\n  \
                  Have Codex explain in three sentences what this repository does."
             )
         }
     }
 }
 
+/// Says what to do next, if anything: this, and to restart the clients whose files were written.
+fn steps(out: &mut Output<impl Write>, first: Option<&str>, outcome: &Outcome) -> io::Result<()> {
+    let written = outcome.applied.iter().filter(|applied| applied.is_written);
+    let written: Vec<&str> = written
+        .map(|applied| applied.change.client.title())
+        .collect();
+    let restart = match written.as_slice() {
+        [] => None,
+        [client] => Some(format!("restart {client} if it is running")),
+        clients => Some(format!(
+            "restart {} if they are running",
+            clients.join(", ")
+        )),
+    };
+    let steps: Vec<&str> = first.into_iter().chain(restart.as_deref()).collect();
+    match steps.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "Next: {}.", steps.join(", and ")),
+    }
+}
+
 /// Prints what was done for programs.
 pub(super) fn json(outcome: &Outcome) -> io::Result<()> {
     let changes: Vec<Value> = outcome.applied.iter().map(as_json).collect();
-    let checks = outcome.checks.iter().flat_map(|(clients, check)| {
-        clients.iter().map(move |client| match check {
+    let checks = outcome.checks.iter().flat_map(|(entries, check)| {
+        let clients = entries.iter().map(|entry| entry.client);
+        clients.map(move |client| match check {
             Ok(tools) => json!({ "client": client.as_ref(), "tools": tools }),
             Err(error) => json!({ "client": client.as_ref(), "error": error }),
         })

@@ -29,7 +29,12 @@ async fn changes_are_written_only_after_a_yes() {
     terminal.types("n\n");
     let (seen, code) = terminal.ends().await;
     assert_eq!(code, Some(0), "{seen}");
-    for words in ["answers, with", "not logged in", "Have Codex explain"] {
+    for words in [
+        "answers, with",
+        "not logged in",
+        "Next: log in to Codex, and restart Cursor if it is running.",
+        "Have Codex explain",
+    ] {
         assert!(seen.contains(words), "{seen}");
     }
     assert!(fs::read_to_string(&file).unwrap().contains("codex-mcp"));

@@ -392,11 +392,17 @@ fn what_keeps_an_entry_from_use_is_said() {
     let warnings = written["changes"][0]["warnings"].to_string();
     for words in [
         "`a` is switched off",
-        "`a`, `b` all start codex-mcp",
+        "`a` and `b` both start codex-mcp",
         "`-c approval_policy={}` is left out",
     ] {
         assert!(warnings.contains(words), "{warnings}");
     }
+    let again = setup.run(&["cursor", "--yes"]).stdout;
+    for entry in ["a", "b"] {
+        let checked = format!("Cursor (`{entry}`): the server answers");
+        assert!(again.contains(&checked), "{again}");
+    }
+    assert!(!again.contains("restart Cursor"), "{again}");
 }
 
 #[test]
