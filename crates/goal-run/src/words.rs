@@ -35,14 +35,17 @@ fn short(hash: &str) -> &str {
     hash.get(..SHORT_HASH).unwrap_or(hash)
 }
 
+/// When a command or a review, which the line names already, is run.
+const CHECKED_LAST: &str = "runs once all else holds";
+
 /// The findings of a verdict, a line each.
 pub fn verdict(verdict: &Verdict) -> Vec<String> {
     let lines = verdict.iter().map(|judged| {
         let (mark, found) = match &judged.finding {
-            Finding::Satisfied { found } => ("holds   ", found),
-            Finding::NotYet { missing, .. } => ("not met ", missing),
-            Finding::NotRun { missing } => ("not run ", missing),
-            Finding::Unknown { why } => ("unknown ", why),
+            Finding::Satisfied { found } => ("holds   ", found.as_str()),
+            Finding::NotYet { missing, .. } => ("not met ", missing.as_str()),
+            Finding::NotRun { .. } => ("not run ", CHECKED_LAST),
+            Finding::Unknown { why } => ("unknown ", why.as_str()),
         };
         format!("  {mark} {}: {found}", judged.subject)
     });
@@ -57,9 +60,10 @@ pub fn to_do(verdict: &Verdict) -> Vec<String> {
         .filter(|judged| matches!(judged.subject, Subject::Criterion(_)));
     let lines = asked.map(|judged| {
         let (mark, found) = match &judged.finding {
-            Finding::Satisfied { found } => ("holds   ", found),
-            Finding::NotYet { missing, .. } | Finding::NotRun { missing } => ("to do   ", missing),
-            Finding::Unknown { why } => ("unknown ", why),
+            Finding::Satisfied { found } => ("holds   ", found.as_str()),
+            Finding::NotYet { missing, .. } => ("to do   ", missing.as_str()),
+            Finding::NotRun { .. } => ("to do   ", CHECKED_LAST),
+            Finding::Unknown { why } => ("unknown ", why.as_str()),
         };
         format!("  {mark} {}: {found}", judged.subject)
     });
@@ -200,6 +204,10 @@ mod tests {
                 "  to do    command=true",
                 "  holds    diff_within=src",
             ]
+        );
+        assert_eq!(
+            to_do(&judged(&start))[1],
+            "  to do    command=true: runs once all else holds"
         );
         assert_eq!(
             beginnings(verdict(&judged(&now))),
