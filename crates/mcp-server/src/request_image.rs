@@ -133,8 +133,8 @@ pub(super) fn describe(answer: &PictureDelivery) -> Tool {
         "properties": {
             "path": {
                 "type": "string",
-                "description": "From the working directory or the root of the repository on, \
-    for example ./screens/error.png.",
+                "description": "Relative to the working directory or to the top of the \
+    repository, for example ./screens/error.png.",
             },
         },
         "required": ["path"],

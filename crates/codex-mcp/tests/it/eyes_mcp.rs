@@ -134,7 +134,7 @@ async fn file_that_is_no_picture_of_the_repository_is_refused() {
     symlink("/etc/passwd", work.join("passwd.png")).unwrap();
     fs::write(work.join("words.png"), "words").unwrap();
     let directory = work.display();
-    let missing = format!("file does not exist: ./nothing.png, counted from {directory} on");
+    let missing = format!("file does not exist: ./nothing.png, relative to {directory}");
     for answer in ["picture", "later"] {
         let mut client = fixture.client(&["--answer", answer]).await;
         for (arguments, why) in [

@@ -28,8 +28,8 @@ pub const ATTACHED: &str = "Requested image attached";
 pub fn instructions_for_answers() -> String {
     format!(
         "\
-You can look at pictures in this repository: call the tool {TOOL} with the path of one from your \
-working directory or the root of the repository on, for example {TOOL}({{\"path\": \
+You can look at pictures in this repository: call the tool {TOOL} with the path of one, relative to \
+your working directory or to the top of the repository, for example {TOOL}({{\"path\": \
 \"./screens/error.png\"}}). It takes .png, .jpg, .jpeg and .webp files, and its answer is the \
 picture. Do not guess what a picture shows.
 "
@@ -42,8 +42,8 @@ pub fn instructions() -> String {
     format!(
         "\
 You can look at pictures in this repository.
-1. When you need to see a local picture, call the tool {TOOL} with its path from your working \
-directory or the root of the repository on, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
+1. When you need to see a local picture, call the tool {TOOL} with its path, relative to your \
+working directory or to the top of the repository, for example {TOOL}({{\"path\": \"./screens/error.png\"}}). It takes .png, \
 .jpg, .jpeg and .webp files. Ask for one picture at a time.
 2. When the tool has taken the request, your next message is exactly this line and nothing else:
 {MARKER}

@@ -179,10 +179,7 @@ impl fmt::Display for BadPicture {
             // It begins as in the program that this one replaces.
             BadPictureReason::Missing { directory } => {
                 let directory = one_line(directory, SHOWN_PATH);
-                write!(
-                    f,
-                    "file does not exist: {path}, counted from {directory} on"
-                )
+                write!(f, "file does not exist: {path}, relative to {directory}")
             }
             BadPictureReason::Outside => write!(f, "{path} leads out of the repository, {ask}"),
             BadPictureReason::NotAFile => write!(f, "{path} is not a regular file, {ask}"),

@@ -70,9 +70,8 @@ pub(super) struct Args {
     #[arg(long)]
     elicit: bool,
 
-    /// Continue an earlier thread of this identity with the first new one: the one that was
-    /// worked on last, or this one, by its ID or a prefix of it. The new thread gets
-    /// the earlier one's summary.
+    /// Give the first new thread the summary of an earlier one of this identity: of the one that
+    /// was used last, or of THREAD, an ID or a prefix of one.
     #[arg(long, value_name = "THREAD", num_args = 0..=1)]
     resume: Option<Option<ThreadName>>,
 

@@ -44,7 +44,7 @@ pub struct Glob {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadGlob {
     /// The pattern is empty.
-    #[error("the path is empty; write one from the top of the repository on, such as src/*.rs")]
+    #[error("the path is empty; write one relative to the top of the repository, such as src/*.rs")]
     Empty,
     /// It is longer than [`LENGTH_LIMIT`].
     #[error("the path has more than {LENGTH_LIMIT} bytes; write a shorter pattern")]
@@ -53,7 +53,7 @@ pub enum BadGlob {
     #[error("{0:?} has a control character; write `?` for it")]
     ControlCharacter(String),
     /// It begins with a slash.
-    #[error("{0:?} is an absolute path; write it from the top of the repository on")]
+    #[error("{0:?} is an absolute path; write it relative to the top of the repository")]
     Absolute(String),
     /// A component is `.`, `..` or empty.
     #[error("{0:?} has `.`, `..` or nothing between slashes; write the path without them")]
