@@ -321,8 +321,13 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     {
         when.apply();
     }
+    let without_hidden = match error.kind() {
+        // The tips of this error would name hidden verbs.
+        ErrorKind::InvalidSubcommand => shown().try_get_matches().err(),
+        _ => None,
+    };
     // If it cannot be written, the exit code reports the error.
-    let _ = output::command_line(error);
+    let _ = output::command_line(without_hidden.as_ref().unwrap_or(error));
     match error.use_stderr() {
         false => ExitCode::SUCCESS,
         true => {
@@ -339,7 +344,7 @@ fn version() -> ExitCode {
     stored::exit(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into))
 }
 
-/// The command line without hidden verbs: completions and manuals would show them.
+/// The command line without hidden verbs: completions, manuals and tips would show them.
 fn shown() -> Command {
     let all = Cli::command();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());

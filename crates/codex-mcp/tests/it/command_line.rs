@@ -43,6 +43,15 @@ fn wrong_command_line_exits_with_2_or_3() {
 }
 
 #[test]
+fn tip_for_a_mistyped_verb_names_no_hidden_verb() {
+    let home = Home::new("");
+    let said = say(&home, &["team"], &[]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(said.stderr.contains("'threads'"), "{}", said.stderr);
+    assert!(!said.stderr.contains("team-tools"), "{}", said.stderr);
+}
+
+#[test]
 fn revoke_without_an_id_names_the_option_for_all() {
     let home = Home::new("");
     let said = say(&home, &["web", "revoke"], &[]);
