@@ -15,7 +15,7 @@ pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
         @if let Some(code) = code {
             form #sign-in method="post" action="/login" {
                 input type="hidden" name="code" value=(code);
-                p { "This link can be used once. It keeps this browser signed in for 30 days." }
+                p { "This link can be used once. It keeps this browser signed in for 30 days at most, and only until the server of the page ends." }
                 button.primary { "Sign in" }
             }
         } @else {
