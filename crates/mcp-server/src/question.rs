@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use schema::{REASON, requested_schema};
 
-pub(super) use schema::{ChoiceTitles, DECISION, stored_schema};
+pub(super) use schema::{ChoiceTitles, DECISION, stored_choices, stored_schema};
 
 /// A question for a client that can show one.
 pub(super) struct Elicitation {
@@ -498,6 +498,26 @@ mod tests {
             "required": ["n"],
         });
         assert_eq!(stored_schema(&stored, ChoiceTitles::OneOf), expected);
+    }
+
+    #[test]
+    fn form_of_a_job_has_no_rules_for_hosts() {
+        let rule = |action: &str| {
+            let rule = json!({ "action": action, "host": "example.org" });
+            json!({ "applyNetworkPolicyAmendment": rule })
+        };
+        let decisions = json!(["accept", rule("allow"), rule("deny"), "decline", "cancel"]);
+        let stored: StoredQuestion = serde_json::from_value(json!({ "kind": "command",
+            "text": "?", "decisions": decisions, "expires_at": "" }))
+        .unwrap();
+        // Both rules have one name, so that a choice of it would say nothing.
+        assert_eq!(stored.decisions[1].name(), stored.decisions[2].name());
+        let offered = [Decision::Accept, Decision::Decline, Decision::Cancel];
+        assert_eq!(stored_choices(&stored), offered);
+        let schema = stored_schema(&stored, ChoiceTitles::OneOf);
+        let choices = schema["properties"]["decision"]["oneOf"].as_array();
+        let names = choices.unwrap().iter().map(|choice| &choice["const"]);
+        assert_eq!(names.collect::<Vec<_>>(), ["accept", "decline", "cancel"]);
     }
 
     fn without_schema(elicitation: Elicitation) -> Value {

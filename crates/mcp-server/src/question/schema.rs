@@ -35,10 +35,23 @@ pub(super) fn requested_schema(ask: &Ask, titles: ChoiceTitles) -> Value {
     }
 }
 
+/// The decisions in the form of a job's question. Empty for a question that expects content.
+///
+/// As in sessions, they have no rules for hosts: Codex proposes one that allows the host and one that
+/// denies it, and in a form they would have the same name.
+pub(crate) fn stored_choices(question: &StoredQuestion) -> Vec<Decision> {
+    if !question.fields.is_empty() {
+        return Vec::new();
+    }
+    let mut choices = question.decisions.clone();
+    choices.retain(|choice| !matches!(choice, Decision::ApplyNetworkPolicyAmendment(_)));
+    choices
+}
+
 /// The form of a question of a job.
 pub(crate) fn stored_schema(question: &StoredQuestion, titles: ChoiceTitles) -> Value {
     match question.fields.as_slice() {
-        [] => choices_schema(&question.decisions, titles),
+        [] => choices_schema(&stored_choices(question), titles),
         fields => {
             let property = |field: &Field| (field.id.clone(), field_schema(field));
             let properties: Map<String, Value> = fields.iter().map(property).collect();

@@ -180,8 +180,8 @@ fn response(question: &Question, answer: &Value) -> Option<Response> {
         Some("accept") => {
             let name = content.and_then(|content| content.get(question::DECISION)?.as_str());
             let named = |name: &str| {
-                let mut decisions = stored.decisions.iter();
-                decisions.find(|decision| decision.name() == name).cloned()
+                let mut choices = question::stored_choices(&stored).into_iter();
+                choices.find(|choice| choice.name() == name)
             };
             Some(Response::Decision(match name {
                 None => Decision::Accept,
