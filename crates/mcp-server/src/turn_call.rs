@@ -97,10 +97,12 @@ impl Server {
         } = call;
         // A call that waits for a while lets its turn continue afterwards.
         let limit = wait.is_none().then_some(self.timeouts.call);
+        let cancelled = CancellationToken::new();
         let new = NewTask {
             call: self.engine.named_call(&repeated_call::id(context)),
             warnings,
             limit,
+            cancelled: cancelled.clone(),
         };
         // Clients do not look at a task while they show its dialog.
         prompt.approval_timeout = Some(LONGEST_WAIT);
@@ -122,10 +124,12 @@ impl Server {
         let begin = move |key, cancelled| counted.track_future(begin(key, cancelled));
         let beginning = Arc::clone(tasks).begin(new, begin);
         let beginning = self.beginning_tasks.track_future(beginning);
-        let created = self
-            .run_detached_through_shutdown(context, beginning)
-            .await?;
-        Ok(CallToolResponse::Task(created))
+        let created = self.run_detached_through_shutdown(context, beginning).await;
+        if created.is_err() && !self.closing.is_cancelled() {
+            // The caller does not learn the ID of the task, so nobody waits for its turn.
+            cancelled.cancel();
+        }
+        Ok(CallToolResponse::Task(created?))
     }
 
     /// The deadline of a call that arrived at this time.

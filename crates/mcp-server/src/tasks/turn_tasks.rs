@@ -96,6 +96,8 @@ pub(crate) struct NewTask {
     pub(crate) warnings: Vec<String>,
     /// The time limit of the turn, without the time that a question is open.
     pub(crate) limit: Option<Duration>,
+    /// Cancelled to end the task.
+    pub(crate) cancelled: CancellationToken,
 }
 
 impl SessionTasks {
@@ -131,7 +133,7 @@ impl SessionTasks {
         for FoundTask { key, open, .. } in found {
             if let Some(record) = open {
                 let turn = app_servers.turn_of_task(key.as_str());
-                let live = self.add(key.clone(), record);
+                let live = self.add(key.clone(), record, CancellationToken::new());
                 if let Some(turn) = &turn {
                     live.has_turn(turn);
                 }
@@ -170,6 +172,7 @@ impl SessionTasks {
             call,
             warnings,
             limit,
+            cancelled,
         } = new;
         if self.all().len() >= LIVE_TASKS {
             let why = format!("{LIVE_TASKS} tasks have not ended");
@@ -190,7 +193,7 @@ impl SessionTasks {
         let stored = self.files.write(&key, &record).await;
         stored.map_err(|error| ToolError::new(Code::TaskFiles, error.to_string()))?;
         let created = state::created(&id, record.created);
-        let live = self.add(key.clone(), record);
+        let live = self.add(key.clone(), record, cancelled);
         let beginning = begin(key.clone(), live.cancelled.clone());
         let unfinished = self.unfinished.clone();
         unfinished.spawn(async move {
@@ -221,8 +224,7 @@ impl SessionTasks {
         self.all().get(key).cloned()
     }
 
-    fn add(&self, key: TaskKey, record: TaskRecord) -> Arc<LiveTask> {
-        let cancelled = CancellationToken::new();
+    fn add(&self, key: TaskKey, record: TaskRecord, cancelled: CancellationToken) -> Arc<LiveTask> {
         if record.is_cancelled {
             cancelled.cancel();
         }

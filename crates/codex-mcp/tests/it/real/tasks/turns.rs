@@ -470,6 +470,39 @@ async fn cancelled_task_ends_its_commands(release: &str) {
     finish(stage, client).await;
 }
 
+/// Nobody knows of a task whose call was cancelled before it was answered.
+#[tokio::test]
+async fn call_cancelled_before_its_task_is_created_begins_no_turn() {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let mut client = with_tasks(&stage);
+    client.call("tools/list", json!({})).await;
+    let mut too_late = 0;
+    loop {
+        let call = client.request_tool("codex", json!({ "prompt": "x" }));
+        client.notify("notifications/cancelled", json!({ "requestId": call }));
+        // If the cancellation comes too late, the call is answered before this.
+        client.call("tools/list", json!({})).await;
+        match client.response_so_far(&call) {
+            Some(response) if response["result"]["resultType"] == "task" => too_late += 1,
+            _ => {
+                client.abandon(&call);
+                break;
+            }
+        }
+    }
+    let directory = stage.home.state_home().join("codex-mcp/tasks");
+    wait_for("the end of the tasks", async || {
+        let files = std::fs::read_dir(&directory).ok()?;
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+        let ended = texts.filter(|text| text.contains("\"ended\":{"));
+        (ended.count() == too_late + 1).then_some(())
+    })
+    .await;
+    assert_eq!(stage.model.request_count(), too_late);
+    finish(stage, client).await;
+}
+
 /// A client of another host than the other clients: its environment differs.
 pub(super) fn of_another_host(stage: &CodexFixture) -> McpClient {
     let launch = stage.launch(&["--host"]).env("ANOTHER", "environment");
