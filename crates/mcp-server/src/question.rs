@@ -13,12 +13,14 @@ use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     ThreadId, TurnId,
 };
+use job_queue::question::StoredQuestion;
+use job_queue::service::Response;
 use rmcp::model::{InputRequest, InputRequests};
 use serde_json::{Map, Value, json};
 
-use schema::{REASON, requested_schema};
+use schema::{DECISION, REASON, requested_schema, stored_choices};
 
-pub(super) use schema::{ChoiceTitles, DECISION, stored_choices, stored_schema};
+pub(super) use schema::{ChoiceTitles, stored_schema};
 
 /// A question for a client that can show one.
 pub(super) struct Elicitation {
@@ -121,9 +123,10 @@ pub(super) enum Reply {
     },
 }
 
-/// Reads a client's answer to a question.
+/// Reads a client's answer to a question of a session.
 pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
-    let Some(decision) = decision(ask, answer) else {
+    let choices = action::choices(ask);
+    let Some(decision) = decision(&choices, answer) else {
         return Reply::Dismissed;
     };
     let decisions = match decision {
@@ -134,21 +137,32 @@ pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
         _ => vec![decision, Decision::Decline],
     };
     let reason = filled_in(answer).and_then(|content| content.get(REASON)?.as_str());
-    let reason = reason.filter(|reason| !reason.is_empty() && is_choice(ask));
+    let reason = reason.filter(|reason| !reason.is_empty() && !choices.is_empty());
     Reply::Decided {
         decisions,
         reason: reason.map(str::to_owned),
     }
 }
 
-/// The client's decision; `None` if it has dismissed the question. An answer with both a yes and a
-/// no is a no, and one with both a dismissal and a yes is a dismissal.
-fn decision(ask: &Ask, answer: &Value) -> Option<Decision> {
+/// Reads a client's answer to a question of a job; `None` if the client has dismissed it.
+pub(super) fn stored_response(question: &StoredQuestion, answer: &Value) -> Option<Response> {
+    let choices = stored_choices(question);
+    Some(match decision(&choices, answer)? {
+        // All of the fields may be optional.
+        Decision::Accept if !question.fields.is_empty() => Response::Words(Map::new()),
+        decision => Response::Decision(decision),
+    })
+}
+
+/// The client's decision on a question whose form has these choices, or fields instead; `None` if it
+/// has dismissed the question. An answer with both a yes and a no is a no, and one with both a
+/// dismissal and a yes is a dismissal.
+fn decision(choices: &[Decision], answer: &Value) -> Option<Decision> {
     let standard = answer.get("action").and_then(Value::as_str);
     let codex = answer.get("decision").map(codex_decision);
     match (standard, codex) {
-        (Some("accept"), None) => Some(chosen(ask, answer)),
-        (Some("accept"), Some(decision)) => Some(match chosen(ask, answer) {
+        (Some("accept"), None) => Some(chosen(choices, answer)),
+        (Some("accept"), Some(decision)) => Some(match chosen(choices, answer) {
             Decision::Decline => Decision::Decline,
             chosen if decision == Decision::Accept => chosen,
             _ => decision,
@@ -162,15 +176,16 @@ fn decision(ask: &Ask, answer: &Value) -> Option<Decision> {
 
 /// The decision in the form of a client that accepts. A client without forms sends no form, which
 /// is a plain yes.
-fn chosen(ask: &Ask, answer: &Value) -> Decision {
+fn chosen(choices: &[Decision], answer: &Value) -> Decision {
     match filled_in(answer) {
         None => Decision::Accept,
-        Some(content) if !is_choice(ask) => Decision::Submit(content.clone()),
+        Some(content) if choices.is_empty() => Decision::Submit(content.clone()),
         Some(content) => match content.get(DECISION) {
             None => Decision::Accept,
-            Some(name) => action::choices(ask)
-                .into_iter()
+            Some(name) => choices
+                .iter()
                 .find(|choice| name == choice.name())
+                .cloned()
                 .unwrap_or(Decision::Decline),
         },
     }
@@ -179,11 +194,6 @@ fn chosen(ask: &Ask, answer: &Value) -> Decision {
 fn filled_in(answer: &Value) -> Option<&Map<String, Value>> {
     let content = answer.get("content")?.as_object()?;
     (!content.is_empty()).then_some(content)
-}
-
-/// Whether the form of a question offers decisions.
-fn is_choice(ask: &Ask) -> bool {
-    !action::choices(ask).is_empty()
 }
 
 /// Codex's words for decisions (`ReviewDecision`, 0.104.0 to 0.169.0). A yes that would also change
@@ -300,19 +310,34 @@ fn changes_by_path(changes: &[FileChange]) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use codex_engine::logic::action::ActionId;
-    use job_queue::question::StoredQuestion;
 
     use super::*;
-
-    fn decided(decision: Decision) -> Option<Decision> {
-        Some(decision)
-    }
 
     fn command() -> Ask {
         Ask::Command(CommandApproval {
             proposed_execpolicy_amendment: Some(vec!["git".into(), "push".into()]),
             ..CommandApproval::default()
         })
+    }
+
+    /// The same question in a job.
+    fn stored_command() -> StoredQuestion {
+        let open = OpenQuestion {
+            id: ActionId("req_1".into()),
+            ask: command(),
+            shown: json!({}),
+            expires: std::time::UNIX_EPOCH,
+        };
+        StoredQuestion::new(&open, false)
+    }
+
+    /// Checks the decision in an answer to the question about a command, in a session and in a job.
+    #[track_caller]
+    fn assert_decides(answer: &Value, expected: Decision) {
+        let of_session = decision(&action::choices(&command()), answer);
+        assert_eq!(of_session.as_ref(), Some(&expected), "{answer}");
+        let of_job = stored_response(&stored_command(), answer);
+        assert_eq!(of_job, Some(Response::Decision(expected)), "{answer}");
     }
 
     fn form() -> Ask {
@@ -373,7 +398,7 @@ mod tests {
             (json!({}), Decision::Decline),
             (json!("yes"), Decision::Decline),
         ] {
-            assert_eq!(decision(&command(), &answer), decided(expected), "{answer}");
+            assert_decides(&answer, expected);
         }
         for answer in [
             json!({"action": "cancel"}),
@@ -381,6 +406,8 @@ mod tests {
             json!({"action": "cancel", "decision": "approved"}),
         ] {
             assert_eq!(reply(&command(), &answer), Reply::Dismissed, "{answer}");
+            let of_job = stored_response(&stored_command(), &answer);
+            assert_eq!(of_job, None, "{answer}");
         }
     }
 
@@ -401,21 +428,45 @@ mod tests {
             (json!({"decision": "decline"}), Decision::Decline),
             (json!({"decision": "made up"}), Decision::Decline),
             (json!({"decision": 7}), Decision::Decline),
+            (json!({"decision": null}), Decision::Decline),
+            (json!({"decision": false}), Decision::Decline),
+            (json!({"decision": ["decline"]}), Decision::Decline),
             (json!({"sure": true}), Decision::Accept),
         ] {
-            let answer = filled(content);
-            assert_eq!(decision(&command(), &answer), decided(expected), "{answer}");
+            assert_decides(&filled(content), expected);
         }
+        // A no wins.
         let mut both = filled(json!({"decision": "decline"}));
         both["decision"] = "approved_for_session".into();
-        assert_eq!(
-            decision(&command(), &both),
-            Some(Decision::Decline),
-            "a no wins"
-        );
+        assert_decides(&both, Decision::Decline);
+        let mut both = filled(json!({"decision": "accept"}));
+        both["decision"] = "denied".into();
+        assert_decides(&both, Decision::Decline);
         let words = json!({"q": "yes"});
         let submitted = Decision::Submit(words.as_object().unwrap().clone());
-        assert_eq!(decision(&form(), &filled(words)), Some(submitted));
+        let choices = action::choices(&form());
+        assert_eq!(decision(&choices, &filled(words)), Some(submitted));
+    }
+
+    #[test]
+    fn form_of_a_job_is_read() {
+        let stored: StoredQuestion = serde_json::from_value(json!({ "kind": "user_input",
+            "text": "?", "decisions": ["decline", "cancel"], "fields": ["n"], "expires_at": "" }))
+        .unwrap();
+        let read = |answer: Value| stored_response(&stored, &answer);
+        let words = Map::from_iter([("n".to_owned(), json!("7"))]);
+        let filled = json!({"action": "accept", "content": words});
+        let submitted = Response::Decision(Decision::Submit(words));
+        assert_eq!(read(filled.clone()), Some(submitted));
+        let empty = Response::Words(Map::new());
+        assert_eq!(read(json!({"action": "accept"})), Some(empty));
+        assert_eq!(read(json!({"action": "cancel"})), None);
+        let mut both = filled;
+        both["decision"] = "denied".into();
+        for no in [both, json!({"action": "decline"})] {
+            let declined = Response::Decision(Decision::Decline);
+            assert_eq!(read(no), Some(declined));
+        }
     }
 
     #[test]
@@ -518,6 +569,10 @@ mod tests {
         let choices = schema["properties"]["decision"]["oneOf"].as_array();
         let names = choices.unwrap().iter().map(|choice| &choice["const"]);
         assert_eq!(names.collect::<Vec<_>>(), ["accept", "decline", "cancel"]);
+        let content = json!({"decision": stored.decisions[2].name()});
+        let named = json!({"action": "accept", "content": content});
+        let declined = Response::Decision(Decision::Decline);
+        assert_eq!(stored_response(&stored, &named), Some(declined));
     }
 
     fn without_schema(elicitation: Elicitation) -> Value {

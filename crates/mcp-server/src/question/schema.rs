@@ -17,7 +17,7 @@ pub(crate) enum ChoiceTitles {
 }
 
 /// The field of an approval's form that holds the decision.
-pub(crate) const DECISION: &str = "decision";
+pub(super) const DECISION: &str = "decision";
 
 /// The field of an approval's form that holds the reason.
 pub(super) const REASON: &str = "reason";
@@ -39,7 +39,7 @@ pub(super) fn requested_schema(ask: &Ask, titles: ChoiceTitles) -> Value {
 ///
 /// As in sessions, they have no rules for hosts: Codex proposes one that allows the host and one that
 /// denies it, and in a form they would have the same name.
-pub(crate) fn stored_choices(question: &StoredQuestion) -> Vec<Decision> {
+pub(super) fn stored_choices(question: &StoredQuestion) -> Vec<Decision> {
     if !question.fields.is_empty() {
         return Vec::new();
     }

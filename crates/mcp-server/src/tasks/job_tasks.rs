@@ -4,20 +4,20 @@
 
 use std::time::SystemTime;
 
-use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::action::DecidedBy;
 use common::timestamp::timestamp;
 use job_queue::activity;
 use job_queue::job_json;
 use job_queue::logic::{JobId, JobState};
 use job_queue::question::StoredQuestion;
-use job_queue::service::{InstructError, JobView, Jobs, JobsError, NewAnswer, Response};
+use job_queue::service::{InstructError, JobView, Jobs, JobsError, NewAnswer};
 use job_queue::store::{Job, Origin, Question};
 use rmcp::ErrorData;
 use rmcp::model::{
     CreateTaskResult, DetailedTask, InputRequest, InputRequests, InputResponses, Task, TaskPayload,
     TaskStatus,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{POLL_INTERVAL, internal, unknown, whole};
 use crate::error::ToolError;
@@ -63,7 +63,9 @@ impl Server {
             let Some(question) = open.iter().find(|question| question.id == key) else {
                 continue;
             };
-            let Some(response) = response(question, &answer) else {
+            let stored = answerable(question);
+            let response = stored.and_then(|stored| question::stored_response(&stored, &answer));
+            let Some(response) = response else {
                 continue;
             };
             let given = NewAnswer::new(response, DecidedBy::Elicitation);
@@ -166,29 +168,5 @@ fn answerable(question: &Question) -> Option<StoredQuestion> {
     match question.origin {
         Origin::ThisMachine => StoredQuestion::of(question),
         Origin::Unproven => None,
-    }
-}
-
-/// The response in a client's answer; `None` if the client has dismissed the question.
-fn response(question: &Question, answer: &Value) -> Option<Response> {
-    let stored = answerable(question)?;
-    let content = answer.get("content").and_then(Value::as_object);
-    match answer.get("action").and_then(Value::as_str) {
-        Some("accept") if !stored.fields.is_empty() => {
-            Some(Response::Words(content.cloned().unwrap_or_default()))
-        }
-        Some("accept") => {
-            let name = content.and_then(|content| content.get(question::DECISION)?.as_str());
-            let named = |name: &str| {
-                let mut choices = question::stored_choices(&stored).into_iter();
-                choices.find(|choice| choice.name() == name)
-            };
-            Some(Response::Decision(match name {
-                None => Decision::Accept,
-                Some(name) => named(name).unwrap_or(Decision::Decline),
-            }))
-        }
-        Some("cancel") => None,
-        _ => Some(Response::Decision(Decision::Decline)),
     }
 }
