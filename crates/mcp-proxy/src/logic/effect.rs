@@ -93,7 +93,8 @@ pub enum Answer {
     },
     /// The ID is that of another open request, or one of our own.
     IdInUse,
-    /// The ID is that of a call that nobody waits for, but that the child still listens for.
+    /// The ID is that of a call that nobody waits for, but that the child still listens for or one of
+    /// our tools still works on.
     IdSpent,
     /// There are too many open requests.
     TooMany,

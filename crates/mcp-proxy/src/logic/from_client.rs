@@ -11,7 +11,7 @@ use super::calls::CallInfo;
 use super::deadlines::Expiry;
 use super::{
     Answer, CallOutcome, CancelledParams, Child, ChildQueue, Effect, ElicitationSupport, Failure,
-    Handshake, Note, OPEN_LIMIT, OWN_ID, PendingRequest, Router, splice,
+    Handshake, Note, OPEN_LIMIT, OWN_ID, OwnCall, PendingRequest, Router, splice,
 };
 
 /// The versions of MCP that begin with `initialize`, oldest first.
@@ -120,7 +120,8 @@ impl Router {
     }
 
     fn request(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
-        if self.calls.is_abandoned(request.id) {
+        let is_own_spent = self.own.get(request.id) == Some(&OwnCall::Cancelled);
+        if is_own_spent || self.calls.is_abandoned(request.id) {
             return request.answer(Answer::IdSpent);
         }
         if self.is_in_use(request.id) {
@@ -152,7 +153,7 @@ impl Router {
     fn is_in_use(&self, id: &RequestId) -> bool {
         self.calls.is_known(id)
             || self.requests.contains_key(id)
-            || self.own.contains(id)
+            || self.own.contains_key(id)
             || matches!(id, RequestId::Text(text) if text.starts_with(OWN_ID))
     }
 
@@ -226,7 +227,7 @@ impl Router {
         let name = call.as_ref().map_or("", |call| call.name.as_str());
         let arguments = call.as_ref().and_then(|call| call.arguments);
         if self.config.own_tools.iter().any(|(own, _)| own == name) {
-            self.own.insert(request.id.clone());
+            self.own.insert(request.id.clone(), OwnCall::Wanted);
             let arguments = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok());
             return vec![Effect::CallOwnTool {
                 id: request.id.clone(),
@@ -315,7 +316,8 @@ impl Router {
         queue: ChildQueue,
         now: Instant,
     ) -> Vec<Effect> {
-        if self.own.remove(id) {
+        if let Some(own) = self.own.get_mut(id) {
+            *own = OwnCall::Cancelled;
             return Vec::new();
         }
         let is_call = self.calls.deadline(id).is_some();

@@ -23,7 +23,7 @@ mod partial_text;
 mod splice;
 mod summaries;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use codex_protocol::codex::LegacyRefusal;
@@ -79,6 +79,13 @@ enum ToolList {
     Assumed,
 }
 
+/// Whether the client waits for the answer of one of our tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnCall {
+    Wanted,
+    Cancelled,
+}
+
 /// Whether the program is shutting down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
@@ -123,8 +130,9 @@ pub struct Router {
     calls: Calls,
     /// Open requests to the child that are not calls.
     requests: HashMap<RequestId, PendingRequest>,
-    /// Open calls of our own tools.
-    own: HashSet<RequestId>,
+    /// The calls of our own tools that run. A cancelled one keeps its ID until then, or the next call
+    /// with the ID would get its answer.
+    own: HashMap<RequestId, OwnCall>,
     /// Our pings, and the request of the client that each follows: the child answers in order, so a
     /// request that has no answer before its ping gets none.
     pings: HashMap<RequestId, RequestId>,
@@ -153,7 +161,7 @@ impl Router {
             service: Service::Open,
             calls: Calls::default(),
             requests: HashMap::new(),
-            own: HashSet::new(),
+            own: HashMap::new(),
             pings: HashMap::new(),
             questions: HashMap::new(),
             deadlines: Deadlines::default(),
@@ -194,10 +202,10 @@ impl Router {
     /// Ends the call of one of our tools, whose answer is about to be sent; `false` if the client
     /// has cancelled it.
     pub fn finish_own_call(&mut self, id: &RequestId) -> bool {
-        self.own.remove(id)
+        self.own.remove(id) == Some(OwnCall::Wanted)
     }
 
-    /// The number of open calls of our own tools.
+    /// The number of calls of our own tools that run.
     #[must_use]
     pub fn open_own_calls(&self) -> usize {
         self.own.len()

@@ -83,6 +83,27 @@ fn late_messages_of_an_ended_call_go_to_the_next_call_of_its_thread() {
     }
 }
 
+#[test]
+fn cancelled_call_of_an_own_tool_keeps_its_id_until_the_tool_has_ended() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    let status = request(5, "tools/call", &json!({ "name": "codex_status" }));
+    let id = RequestId::Number(5);
+    let effects = harness.client(&status);
+    assert!(matches!(effects.as_slice(), [Effect::CallOwnTool { .. }]));
+    assert_eq!(harness.client(&cancelled(5)), []);
+    // Otherwise this call would get the answer of the first.
+    let answer = Answer::IdSpent;
+    let refused = Effect::Answer {
+        id: id.clone(),
+        answer,
+    };
+    assert_eq!(harness.client(&status), [refused]);
+    assert!(!harness.router.finish_own_call(&id));
+    let effects = harness.client(&status);
+    assert!(matches!(effects.as_slice(), [Effect::CallOwnTool { .. }]));
+    assert!(harness.router.finish_own_call(&id));
+}
+
 fn told_to_withdraw(question: i64) -> Vec<Effect> {
     let id = RequestId::Number(question);
     vec![
