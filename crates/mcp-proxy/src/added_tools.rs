@@ -43,7 +43,7 @@ impl Proxy {
     ) {
         let job_tool = JobTool::ALL.into_iter().find(|tool| tool.as_str() == name);
         let outcome = match job_tool {
-            Some(tool) => self.call_job_tool(tool, arguments).await,
+            Some(tool) => self.call_job_tool(id, tool, arguments).await,
             None => self.call_other_tool(name, arguments).await,
         };
         let (answer, then) = match outcome {
@@ -72,6 +72,7 @@ impl Proxy {
 
     async fn call_job_tool(
         &self,
+        id: &RequestId,
         tool: JobTool,
         arguments: Value,
     ) -> Result<ToolOutcome, ToolError> {
@@ -79,13 +80,19 @@ impl Proxy {
         let called = tool.call(&self.jobs, None, given).await?;
         let mut result = match called {
             JobCall::Answered(answer) => answer,
-            JobCall::Watched(job) => match job.still_running() {
-                Some(still_running) => tokio::select! {
+            JobCall::Watched(job) => {
+                let left = async {
+                    self.leaving.cancelled().await;
+                    job.still_running()
+                };
+                tokio::select! {
                     answer = job.answer(&self.jobs) => answer?,
-                    () = self.leaving.cancelled() => still_running,
-                },
-                None => job.answer(&self.jobs).await?,
-            },
+                    Some(still_running) = left => still_running,
+                    () = self.wait_until(|router| !router.is_wanted(id)) => {
+                        return Err(ToolError::new(Code::Cancelled, "the call was cancelled"));
+                    }
+                }
+            }
         };
         self.warnings.attach(&mut result, || None);
         Ok(result.into())

@@ -72,7 +72,9 @@ impl ThreadDirectories {
                 }
             }
             Note::CallEnded { call, .. } => drop(self.calls.remove(call)),
-            Note::SummaryRequested { .. } | Note::SummaryReceived { .. } => {}
+            Note::OwnCallCancelled
+            | Note::SummaryRequested { .. }
+            | Note::SummaryReceived { .. } => {}
         }
     }
 

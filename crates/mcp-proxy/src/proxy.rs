@@ -65,7 +65,8 @@ pub(super) struct Proxy {
     pub(super) leaving: CancellationToken,
     /// Woken when the router has a deadline before the one for which the clock is set.
     pub(super) alarm_changed: Notify,
-    /// Woken when a tool of our own has answered, or a thread has given its summary.
+    /// Woken when a tool of our own has answered or its call is cancelled, or a thread has given its
+    /// summary.
     pub(super) answered: Notify,
     pub(super) started: Instant,
 }
@@ -86,7 +87,9 @@ impl Proxy {
         drop(state);
         for note in notes {
             match note {
-                Note::SummaryReceived { .. } => self.answered.notify_waiters(),
+                Note::SummaryReceived { .. } | Note::OwnCallCancelled => {
+                    self.answered.notify_waiters();
+                }
                 Note::ThreadStarted { .. } => self.augmenter.defaults.forget_previous_thread(),
                 _ => {}
             }

@@ -88,6 +88,7 @@ impl Recorder {
                 thread,
                 outcome,
             } => self.call_ended(records, &call, thread.as_deref(), outcome),
+            Note::OwnCallCancelled => {}
             Note::SummaryReceived { thread, text } => {
                 let why = || "Codex gave none in time".to_owned();
                 records.summarised(&thread, text.ok_or_else(why));

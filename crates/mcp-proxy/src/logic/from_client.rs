@@ -289,15 +289,23 @@ impl Router {
         queue: ChildQueue,
         now: Instant,
     ) -> Vec<Effect> {
-        if matches!(self.child, Child::Gone(_)) {
-            return Vec::new();
-        }
         let cancelled = match method {
             "notifications/cancelled" => {
                 params.and_then(|params| serde_json::from_str::<CancelledParams>(params.get()).ok())
             }
             _ => None,
         };
+        // Our own tools work without the child, too.
+        if let Some(CancelledParams { request_id }) = &cancelled
+            && let Some(own) = self.own.get_mut(request_id)
+        {
+            *own = OwnCall::Cancelled;
+            self.notes.push(Note::OwnCallCancelled);
+            return Vec::new();
+        }
+        if matches!(self.child, Child::Gone(_)) {
+            return Vec::new();
+        }
         if let Some(CancelledParams { request_id }) = cancelled {
             return self.cancelled(bytes, &request_id, queue, now);
         }
@@ -316,10 +324,6 @@ impl Router {
         queue: ChildQueue,
         now: Instant,
     ) -> Vec<Effect> {
-        if let Some(own) = self.own.get_mut(id) {
-            *own = OwnCall::Cancelled;
-            return Vec::new();
-        }
         let is_call = self.calls.deadline(id).is_some();
         self.lift_deadline(id);
         if let Some(call) = self.calls.abandon(id) {

@@ -205,6 +205,12 @@ impl Router {
         self.own.remove(id) == Some(OwnCall::Wanted)
     }
 
+    /// Whether the client waits for the answer of a call of one of our tools.
+    #[must_use]
+    pub fn is_wanted(&self, id: &RequestId) -> bool {
+        self.own.get(id) == Some(&OwnCall::Wanted)
+    }
+
     /// The number of calls of our own tools that run.
     #[must_use]
     pub fn open_own_calls(&self) -> usize {

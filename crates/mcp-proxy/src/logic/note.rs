@@ -32,6 +32,8 @@ pub enum Note {
         /// The outcome.
         outcome: CallOutcome,
     },
+    /// The client has cancelled a call of one of our own tools.
+    OwnCallCancelled,
     /// A thread is about to be asked for a summary.
     SummaryRequested {
         /// The thread.

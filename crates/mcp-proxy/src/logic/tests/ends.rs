@@ -104,6 +104,24 @@ fn cancelled_call_of_an_own_tool_keeps_its_id_until_the_tool_has_ended() {
     assert!(harness.router.finish_own_call(&id));
 }
 
+#[test]
+fn cancelled_call_of_an_own_tool_is_not_wanted_though_the_child_is_gone() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.router.child_gone("exited with code 3");
+    harness.client(&request(
+        5,
+        "tools/call",
+        &json!({ "name": "codex_status" }),
+    ));
+    let id = RequestId::Number(5);
+    assert!(harness.router.is_wanted(&id));
+    harness.router.take_notes();
+    assert_eq!(harness.client(&cancelled(5)), []);
+    assert!(!harness.router.is_wanted(&id));
+    assert_eq!(harness.router.take_notes(), [Note::OwnCallCancelled]);
+    assert!(!harness.router.finish_own_call(&id));
+}
+
 fn told_to_withdraw(question: i64) -> Vec<Effect> {
     let id = RequestId::Number(question);
     vec![

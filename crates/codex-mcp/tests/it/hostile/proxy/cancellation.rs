@@ -1,7 +1,11 @@
 //! Calls that are cancelled by the client or time out.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
+use testkit::wait::within;
+use tokio::time::sleep;
 
 use super::super::serve::Serve;
 use super::{
@@ -116,6 +120,38 @@ async fn other_requests_can_be_cancelled_too() {
     serve.fake.wait_for_method("ping").await;
     cancel(&mut serve, &ping).await;
     finish(serve, &ping).await;
+}
+
+/// It waits no longer, after which its ID can be used again.
+#[tokio::test]
+async fn cancelled_call_that_waits_for_a_job_ends() {
+    let mut serve = plain(&Plan::new(), &[]).await;
+    // No worker can be started, so that the job stays queued.
+    let log = serve.home.state_home().join("codex-mcp/worker.log");
+    std::fs::create_dir_all(log).unwrap();
+    let arguments = json!({"prompt": "work", "cwd": serve.home.work()});
+    let submitted = serve.client.call_tool("call_codex", arguments).await;
+    let job = &submitted["structuredContent"]["job_id"];
+    let arguments = json!({"job_id": job, "wait_ms": 600_000});
+    let call = serve.client.request_tool("call_status", arguments);
+    status(&mut serve).await;
+    let params = json!({"requestId": call});
+    serve.client.notify("notifications/cancelled", params);
+    let params = json!({"name": "codex_status"});
+    let again = json!({"jsonrpc": "2.0", "id": call, "method": "tools/call", "params": params});
+    let served = async {
+        loop {
+            serve.client.send(&again);
+            let answer = serve.client.response(&call).await;
+            if answer["result"].is_object() {
+                return;
+            }
+            assert_eq!(answer["error"]["code"], -32600, "{answer}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the end of the cancelled call", served).await;
+    serve.finish().await;
 }
 
 #[tokio::test]
