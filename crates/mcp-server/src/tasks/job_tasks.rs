@@ -4,13 +4,13 @@
 
 use std::time::SystemTime;
 
-use codex_engine::logic::action::DecidedBy;
+use codex_engine::logic::action::{DecidedBy, Decision};
 use common::timestamp::timestamp;
 use job_queue::activity;
 use job_queue::job_json;
 use job_queue::logic::{JobId, JobState};
 use job_queue::question::StoredQuestion;
-use job_queue::service::{InstructError, JobView, Jobs, JobsError, NewAnswer};
+use job_queue::service::{InstructError, JobView, Jobs, JobsError, NewAnswer, Response};
 use job_queue::store::{Job, Origin, Question};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -51,7 +51,8 @@ impl Server {
     }
 
     /// Answers the questions of a job. A question that has been answered otherwise meanwhile, or
-    /// that the client has dismissed, is left as it is.
+    /// that the client has dismissed, is left as it is. An answer that fails does not keep the others
+    /// from their questions; the first error is returned.
     pub(super) async fn answer_job(
         &self,
         id: &str,
@@ -59,6 +60,7 @@ impl Server {
     ) -> Result<(), ErrorData> {
         let (jobs, job) = self.job_of_task(id).await?;
         let open = jobs.questions(&job).await.map_err(internal)?;
+        let mut answered = Ok(());
         for (key, answer) in responses {
             let Some(question) = open.iter().find(|question| question.id == key) else {
                 continue;
@@ -69,21 +71,9 @@ impl Server {
                 continue;
             };
             let given = NewAnswer::new(response, DecidedBy::Elicitation);
-            match jobs.respond(&job, Some(&key), given).await {
-                Ok(_) => {}
-                Err(JobsError::Instruct(
-                    InstructError::NoQuestion(_)
-                    | InstructError::Answered { .. }
-                    | InstructError::NotRunning(_)
-                    | InstructError::Ended,
-                )) => tracing::debug!("the answer to {key} comes too late"),
-                Err(error @ JobsError::Instruct(_)) => {
-                    return Err(ErrorData::invalid_params(error.to_string(), None));
-                }
-                Err(error) => return Err(internal(error)),
-            }
+            answered = answered.and(answer_question(jobs, &job, &key, given).await);
         }
-        Ok(())
+        answered
     }
 
     /// Ends a job.
@@ -101,6 +91,52 @@ impl Server {
             Some(_) => Ok((jobs, job)),
             None => Err(unknown()),
         }
+    }
+}
+
+/// Answers a question of a job. A yes that is out of bounds is a no, as in sessions: the client does
+/// not answer again.
+async fn answer_question(
+    jobs: &Jobs,
+    job: &JobId,
+    question: &str,
+    given: NewAnswer,
+) -> Result<(), ErrorData> {
+    let answered = match jobs.respond(job, Some(question), given).await {
+        Err(JobsError::Instruct(InstructError::OutOfBounds(why))) => {
+            let no = NewAnswer {
+                response: Response::Decision(Decision::Decline),
+                reason: Some(why.to_string()),
+                by: DecidedBy::Settings,
+            };
+            jobs.respond(job, Some(question), no).await
+        }
+        answered => answered,
+    };
+    match answered {
+        Ok(_) => Ok(()),
+        Err(error) => not_answered(error),
+    }
+}
+
+/// The error for the client, unless its answer came too late.
+fn not_answered(error: JobsError) -> Result<(), ErrorData> {
+    match error {
+        JobsError::Instruct(
+            InstructError::NoQuestion(_)
+            | InstructError::Answered { .. }
+            | InstructError::NotRunning(_)
+            | InstructError::Ended,
+        ) => {
+            tracing::debug!("an answer comes too late: {error}");
+            Ok(())
+        }
+        // The answer may be right: the job's worker is late.
+        JobsError::Instruct(InstructError::NotTaken | InstructError::Unknown) => {
+            Err(internal(error))
+        }
+        JobsError::Instruct(_) => Err(ErrorData::invalid_params(error.to_string(), None)),
+        error => Err(internal(error)),
     }
 }
 
@@ -168,5 +204,32 @@ fn answerable(question: &Question) -> Option<StoredQuestion> {
     match question.origin {
         Origin::ThisMachine => StoredQuestion::of(question),
         Origin::Unproven => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn answer_is_wrong_only_if_its_question_does_not_take_it() {
+        let question = "q".to_owned();
+        let not_offered = InstructError::NotOffered {
+            question: question.clone(),
+            decision: "accept".to_owned(),
+            offered: "decline".to_owned(),
+        };
+        for (error, expected) in [
+            (not_offered, Some(ErrorCode::INVALID_PARAMS)),
+            (InstructError::NotTaken, Some(ErrorCode::INTERNAL_ERROR)),
+            (InstructError::Unknown, Some(ErrorCode::INTERNAL_ERROR)),
+            (InstructError::NoQuestion(question), None),
+            (InstructError::Ended, None),
+        ] {
+            let error = not_answered(error.into()).err();
+            assert_eq!(error.map(|error| error.code), expected);
+        }
     }
 }

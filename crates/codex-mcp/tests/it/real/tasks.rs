@@ -17,6 +17,7 @@ use super::{CodexFixture, on_each_release, structured};
 on_each_release!(
     task_of_a_job_outlives_client_and_server,
     question_of_a_task_is_answered_over_a_new_server,
+    yes_out_of_bounds_declines_the_question_of_a_task,
     cancelled_task_ends_its_commands,
     task_of_a_run_has_the_result_of_the_run,
     failed_job_completes_its_task_with_an_error,
@@ -166,6 +167,29 @@ async fn question_of_a_task_is_answered_over_a_new_server(release: &str) {
     assert!(stage.file("made.txt").exists());
     // A late answer changes nothing.
     answer(&mut second, accept).await;
+    stage.finish_with_worker(second).await;
+}
+
+/// A client with bounds answers the question of a job that another one has begun without them.
+async fn yes_out_of_bounds_declines_the_question_of_a_task(release: &str) {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
+    let stage = stage(release, script).await;
+    let mut first = with_tasks(&stage);
+    let asking = json!({ "approval": "ask", "sandbox": "read-only" });
+    let task = begin(&mut first, "call_codex", job_in(&stage, "ask", asking)).await;
+    let state = until(&mut first, &task, "input_required").await;
+    let [(key, _)] = questions(&state).try_into().unwrap();
+    kill(first).await;
+
+    let bound = ["--max-sandbox", "workspace-write"];
+    let mut second = client_of(&stage, &bound, json!({ EXTENSION: {} }));
+    let accept = json!({ "action": "accept", "content": { "decision": "accept" } });
+    let params = json!({ "taskId": task, "inputResponses": { key: accept } });
+    second.call("tasks/update", params).await;
+    let state = until(&mut second, &task, "completed").await;
+    assert_eq!(structured(&state["result"])["response"], "Done.");
+    assert!(!stage.file("made.txt").exists());
     stage.finish_with_worker(second).await;
 }
 
