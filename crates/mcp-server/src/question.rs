@@ -7,14 +7,14 @@
 mod schema;
 
 use codex_engine::command::OpenQuestion;
-use codex_engine::logic::action::{self, Decision};
+use codex_engine::logic::action::{self, DecidedBy, Decision};
 use codex_engine::logic::approval_text;
 use codex_protocol::codex::{
     Ask, CommandApproval, FileChange, FileChangeApproval, FileChangeKind, LegacyCommandApproval,
     ThreadId, TurnId,
 };
 use job_queue::question::StoredQuestion;
-use job_queue::service::Response;
+use job_queue::service::{NewAnswer, Response};
 use rmcp::model::{InputRequest, InputRequests};
 use serde_json::{Map, Value, json};
 
@@ -136,22 +136,31 @@ pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
         // A yes for more than this command is not taken for a yes for this command alone.
         _ => vec![decision, Decision::Decline],
     };
-    let reason = filled_in(answer).and_then(|content| content.get(REASON)?.as_str());
-    let reason = reason.filter(|reason| !reason.is_empty() && !choices.is_empty());
     Reply::Decided {
         decisions,
-        reason: reason.map(str::to_owned),
+        reason: reason(&choices, answer),
     }
 }
 
 /// Reads a client's answer to a question of a job; `None` if the client has dismissed it.
-pub(super) fn stored_response(question: &StoredQuestion, answer: &Value) -> Option<Response> {
+pub(super) fn stored_answer(question: &StoredQuestion, answer: &Value) -> Option<NewAnswer> {
     let choices = stored_choices(question);
-    Some(match decision(&choices, answer)? {
+    let response = match decision(&choices, answer)? {
         // All of the fields may be optional.
         Decision::Accept if !question.fields.is_empty() => Response::Words(Map::new()),
         decision => Response::Decision(decision),
+    };
+    Some(NewAnswer {
+        reason: reason(&choices, answer),
+        ..NewAnswer::new(response, DecidedBy::Elicitation)
     })
+}
+
+/// The reason in a form that has these choices, if there is one.
+fn reason(choices: &[Decision], answer: &Value) -> Option<String> {
+    let reason = filled_in(answer)?.get(REASON)?.as_str()?;
+    let is_given = !reason.is_empty() && !choices.is_empty();
+    is_given.then(|| reason.to_owned())
 }
 
 /// The client's decision on a question whose form has these choices, or fields instead; `None` if it
@@ -331,12 +340,16 @@ mod tests {
         StoredQuestion::new(&open, false)
     }
 
+    fn response_of(question: &StoredQuestion, answer: &Value) -> Option<Response> {
+        stored_answer(question, answer).map(|given| given.response)
+    }
+
     /// Checks the decision in an answer to the question about a command, in a session and in a job.
     #[track_caller]
     fn assert_decides(answer: &Value, expected: Decision) {
         let of_session = decision(&action::choices(&command()), answer);
         assert_eq!(of_session.as_ref(), Some(&expected), "{answer}");
-        let of_job = stored_response(&stored_command(), answer);
+        let of_job = response_of(&stored_command(), answer);
         assert_eq!(of_job, Some(Response::Decision(expected)), "{answer}");
     }
 
@@ -406,7 +419,7 @@ mod tests {
             json!({"action": "cancel", "decision": "approved"}),
         ] {
             assert_eq!(reply(&command(), &answer), Reply::Dismissed, "{answer}");
-            let of_job = stored_response(&stored_command(), &answer);
+            let of_job = response_of(&stored_command(), &answer);
             assert_eq!(of_job, None, "{answer}");
         }
     }
@@ -453,7 +466,7 @@ mod tests {
         let stored: StoredQuestion = serde_json::from_value(json!({ "kind": "user_input",
             "text": "?", "decisions": ["decline", "cancel"], "fields": ["n"], "expires_at": "" }))
         .unwrap();
-        let read = |answer: Value| stored_response(&stored, &answer);
+        let read = |answer: Value| response_of(&stored, &answer);
         let words = Map::from_iter([("n".to_owned(), json!("7"))]);
         let filled = json!({"action": "accept", "content": words});
         let submitted = Response::Decision(Decision::Submit(words));
@@ -478,6 +491,11 @@ mod tests {
             reason: Some("too risky".to_owned()),
         };
         assert_eq!(reply(&command(), &answer), expected);
+        let of_job = stored_answer(&stored_command(), &answer).unwrap();
+        assert_eq!(of_job.reason.as_deref(), Some("too risky"));
+        let empty = json!({"action": "accept", "content": {"reason": ""}});
+        let of_job = stored_answer(&stored_command(), &empty).unwrap();
+        assert_eq!(of_job.reason, None);
     }
 
     #[test]
@@ -572,7 +590,7 @@ mod tests {
         let content = json!({"decision": stored.decisions[2].name()});
         let named = json!({"action": "accept", "content": content});
         let declined = Response::Decision(Decision::Decline);
-        assert_eq!(stored_response(&stored, &named), Some(declined));
+        assert_eq!(response_of(&stored, &named), Some(declined));
     }
 
     fn without_schema(elicitation: Elicitation) -> Value {

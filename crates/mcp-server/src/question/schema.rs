@@ -118,7 +118,7 @@ fn choices_schema(choices: &[Decision], titles: ChoiceTitles) -> Value {
             REASON: {
                 "type": "string",
                 "title": "Reason",
-                "description": "Kept in the session's log.",
+                "description": "Kept in the log.",
             },
         },
         "required": [DECISION],

@@ -66,11 +66,10 @@ impl Server {
                 continue;
             };
             let stored = answerable(question);
-            let response = stored.and_then(|stored| question::stored_response(&stored, &answer));
-            let Some(response) = response else {
+            let given = stored.and_then(|stored| question::stored_answer(&stored, &answer));
+            let Some(given) = given else {
                 continue;
             };
-            let given = NewAnswer::new(response, DecidedBy::Elicitation);
             answered = answered.and(answer_question(jobs, &job, &key, given).await);
         }
         answered
