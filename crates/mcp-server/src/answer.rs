@@ -81,6 +81,12 @@ pub(super) fn outcome_of(
     }
 }
 
+/// Whether a turn that was interrupted for this reason is answered all the same: Codex had completed
+/// it when the interrupt came. The caller of a turn that was cancelled does not want the answer.
+pub(super) fn is_complete_at_limit(code: Code, outcome: &TurnOutcome) -> bool {
+    code == Code::Timeout && outcome.ending == TurnEnding::Completed
+}
+
 /// The answer to the call of a turn that has this outcome.
 pub(super) fn answer_of(
     outcome: Arc<TurnOutcome>,

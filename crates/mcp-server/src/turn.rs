@@ -10,6 +10,7 @@
 //!                 │ ├──── Codex asks, else ───────────────► waiting_approval
 //!                 │ ├──── wait-ms is over ────────────────► running
 //!                 │ ├──── no turn and no outcome ─────────► HOST_LOST
+//!                 │ ├──── timeout ── interrupt ── completed ► answer
 //!                 │ └──── timeout ── interrupt ── ended ──► TIMEOUT, partial text
 //!                 └────── cancelled, shutting down ─ interrupt
 //! ```
@@ -31,7 +32,9 @@ use rmcp::service::RequestContext;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use super::answer::{INTERRUPT_TIMEOUT, TurnAnswer, TurnStatus, answer_of, outcome_of};
+use super::answer::{
+    INTERRUPT_TIMEOUT, TurnAnswer, TurnStatus, answer_of, is_complete_at_limit, outcome_of,
+};
 use super::code::Code;
 use super::dialogs::{DialogAnswer, Dialogs, QuestionMode};
 use super::error::ToolError;
@@ -307,7 +310,7 @@ impl<'a> TurnWait<'a> {
     }
 
     /// Interrupts the turn, so that the thread can be used again, and returns an error with the text
-    /// that Codex has written so far, or with the whole text if the turn has just ended.
+    /// that Codex has written so far, or the answer if the turn has just been completed.
     async fn give_up(&mut self, code: Code) -> Result<CallToolResponse, ToolError> {
         self.withdraw_all().await;
         let engine = &self.server.engine;
@@ -322,6 +325,9 @@ impl<'a> TurnWait<'a> {
         engine.interrupt(&self.turn)?;
         let ended = timeout(time_limit, self.until_ended()).await;
         let text = match ended {
+            Ok(Some(outcome)) if is_complete_at_limit(code, &outcome) => {
+                return self.finish(outcome);
+            }
             Ok(Some(outcome)) => outcome.text.clone(),
             Ok(None) | Err(_) => text,
         };

@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use super::record::{EndedTask, FoundTask, TaskFiles, TaskKey, TaskRecord};
 use super::request::{AskedHost, OtherHosts, TaskAct, TaskAnswer, TaskRequest};
 use super::{internal, state, unknown, whole};
-use crate::answer::{INTERRUPT_TIMEOUT, TurnAnswer, answer_of, outcome_of};
+use crate::answer::{INTERRUPT_TIMEOUT, TurnAnswer, answer_of, is_complete_at_limit, outcome_of};
 use crate::code::Code;
 use crate::decision::decide;
 use crate::error::ToolError;
@@ -478,7 +478,8 @@ impl LiveTask {
     }
 }
 
-/// Interrupts a turn, and returns the error with the text that Codex has written so far.
+/// Interrupts a turn, and returns the error with the text that Codex has written so far, or the answer
+/// if the turn has just been completed.
 async fn interrupted(
     session: &SessionHandle,
     number: u64,
@@ -505,7 +506,13 @@ async fn interrupted(
         }
     };
     let ended = timeout(INTERRUPT_TIMEOUT, ending).await.ok().flatten();
-    let text = ended.map_or(text, |outcome| outcome.text.clone());
+    let text = match ended {
+        Some(outcome) if is_complete_at_limit(code, &outcome) => {
+            return answer_of(outcome, session.thread(), session.id());
+        }
+        Some(outcome) => outcome.text.clone(),
+        None => text,
+    };
     Err(ToolError::new(code, why).with_partial(text))
 }
 

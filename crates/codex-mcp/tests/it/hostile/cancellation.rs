@@ -162,6 +162,16 @@ async fn timed_out_call_is_interrupted_and_keeps_the_messages() {
     serve.finish().await;
 }
 
+/// Codex had completed it when it got the interrupt.
+#[tokio::test]
+async fn turn_that_completes_at_its_time_limit_is_answered() {
+    let complete = [Action::Answer, Action::EndTurn(TurnEnd::Completed)];
+    let plan = stuck("done").on("turn/interrupt", complete);
+    let mut serve = Serve::plain_with(&plan, &["--timeout", "1"]).await;
+    assert_eq!(completed(&serve.codex().await), "done");
+    serve.finish().await;
+}
+
 #[tokio::test]
 async fn codex_that_ignores_the_interrupt_does_not_block_the_call() {
     let plan = stuck("half").on("turn/interrupt", [Action::Hang]);
@@ -176,7 +186,7 @@ async fn codex_that_ignores_the_interrupt_does_not_block_the_call() {
 
 #[tokio::test]
 async fn question_open_at_the_timeout_is_withdrawn_and_declined() {
-    let plan = super::serve::turns([Action::ask_approval("touch x")]);
+    let plan = super::serve::turns([Action::ask_approval("touch x"), Action::gate("never")]);
     let mut serve = Serve::eliciting(&plan, &["--timeout", "1"]).await;
     let call = serve.prompt();
     let asked = serve.client.server_request("elicitation/create").await;
