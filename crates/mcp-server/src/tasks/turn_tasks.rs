@@ -133,7 +133,8 @@ impl SessionTasks {
         for FoundTask { key, open, .. } in found {
             if let Some(record) = open {
                 let turn = app_servers.turn_of_task(key.as_str());
-                let live = self.add(key.clone(), record, CancellationToken::new());
+                let live = LiveTask::new(record, CancellationToken::new());
+                self.all().insert(key.clone(), Arc::clone(&live));
                 if let Some(turn) = &turn {
                     live.has_turn(turn);
                 }
@@ -174,10 +175,6 @@ impl SessionTasks {
             limit,
             cancelled,
         } = new;
-        if self.all().len() >= LIVE_TASKS {
-            let why = format!("{LIVE_TASKS} tasks have not ended");
-            return Err(ToolError::new(Code::TooManyTasks, why));
-        }
         let id = random_id()?;
         let key = TaskKey::of(&id);
         let record = TaskRecord {
@@ -190,10 +187,16 @@ impl SessionTasks {
             is_cancelled: false,
             ended: None,
         };
-        let stored = self.files.write(&key, &record).await;
-        stored.map_err(|error| ToolError::new(Code::TaskFiles, error.to_string()))?;
         let created = state::created(&id, record.created);
-        let live = self.add(key.clone(), record, cancelled);
+        let live = LiveTask::new(record, cancelled);
+        self.add_within_limit(&key, &live)?;
+        let record = live.record.lock().await;
+        let stored = self.files.write(&key, &record).await;
+        drop(record);
+        if let Err(error) = stored {
+            self.all().remove(&key);
+            return Err(ToolError::new(Code::TaskFiles, error.to_string()));
+        }
         let beginning = begin(key.clone(), live.cancelled.clone());
         let unfinished = self.unfinished.clone();
         unfinished.spawn(async move {
@@ -224,18 +227,16 @@ impl SessionTasks {
         self.all().get(key).cloned()
     }
 
-    fn add(&self, key: TaskKey, record: TaskRecord, cancelled: CancellationToken) -> Arc<LiveTask> {
-        if record.is_cancelled {
-            cancelled.cancel();
+    /// Adds a task that is to begin, unless too many have not ended. It counts before it is stored, as
+    /// others may begin meanwhile.
+    fn add_within_limit(&self, key: &TaskKey, live: &Arc<LiveTask>) -> Result<(), ToolError> {
+        let mut all = self.all();
+        if all.len() >= LIVE_TASKS {
+            let why = format!("{LIVE_TASKS} tasks have not ended");
+            return Err(ToolError::new(Code::TooManyTasks, why));
         }
-        let live = Arc::new(LiveTask {
-            record: record.into(),
-            turn: OnceLock::new(),
-            cancelled,
-            ended: CancellationToken::new(),
-        });
-        self.all().insert(key, Arc::clone(&live));
-        live
+        all.insert(key.clone(), Arc::clone(live));
+        Ok(())
     }
 
     /// Waits for the end of a turn, and stores the result.
@@ -438,6 +439,18 @@ impl SessionTasks {
 }
 
 impl LiveTask {
+    fn new(record: TaskRecord, cancelled: CancellationToken) -> Arc<Self> {
+        if record.is_cancelled {
+            cancelled.cancel();
+        }
+        Arc::new(Self {
+            record: record.into(),
+            turn: OnceLock::new(),
+            cancelled,
+            ended: CancellationToken::new(),
+        })
+    }
+
     fn has_turn(&self, turn: &TaskTurn) {
         // A turn that was taken over is known already.
         let _ = self.turn.set(turn.clone());
@@ -555,5 +568,62 @@ async fn remove_old(tasks: Weak<SessionTasks>) {
         let interval = tasks.removal_interval;
         drop(tasks);
         sleep(interval).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    /// The tasks of a host that store their files in this directory.
+    fn tasks_in(directory: PathBuf) -> Arc<SessionTasks> {
+        let others = |_: String, _: TaskRequest| -> BoxFuture<'static, Result<AskedHost, String>> {
+            Box::pin(async { Ok(AskedHost::Gone) })
+        };
+        let kept = Duration::from_secs(60);
+        let tasks = SessionTasks::new(directory, kept, "host".to_owned(), Box::new(others));
+        Arc::new(tasks)
+    }
+
+    /// Begins a task whose thread does not open.
+    async fn begin(tasks: &Arc<SessionTasks>) -> Result<CreateTaskResult, ToolError> {
+        let new = NewTask {
+            call: "call".to_owned(),
+            warnings: Vec::new(),
+            limit: None,
+            cancelled: CancellationToken::new(),
+        };
+        Arc::clone(tasks).begin(new, |_, _| pending()).await
+    }
+
+    #[tokio::test]
+    async fn limit_of_tasks_holds_for_calls_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let tasks = tasks_in(directory.path().to_owned());
+        begin(&tasks).await.unwrap();
+        let (_, live) = tasks.all().drain().next().unwrap();
+        for number in 1..LIVE_TASKS {
+            let key = TaskKey::of(&number.to_string());
+            tasks.all().insert(key, Arc::clone(&live));
+        }
+        let begun = tokio::join!(begin(&tasks), begin(&tasks));
+        let refused = [begun.0, begun.1].into_iter().filter_map(Result::err);
+        let refused: Vec<String> = refused.map(|error| error.text()).collect();
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].contains("TOO_MANY_TASKS"), "{refused:?}");
+        assert_eq!(tasks.all().len(), LIVE_TASKS);
+    }
+
+    #[tokio::test]
+    async fn task_that_cannot_be_stored_is_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let in_the_way = directory.path().join("tasks");
+        std::fs::write(&in_the_way, "").unwrap();
+        let tasks = tasks_in(in_the_way);
+        let refused = begin(&tasks).await.err().unwrap();
+        assert!(refused.text().contains("TASK_FILES"));
+        assert!(tasks.all().is_empty());
     }
 }
