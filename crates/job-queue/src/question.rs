@@ -18,6 +18,10 @@ use super::store::{NewQuestion, Origin, Question};
 /// essentials in less than 4 KiB.
 pub const MOST_DETAILS: usize = 256 * 1024;
 
+/// The limit of the fields of a question, and of its decisions, in bytes of JSON. Beyond it, the
+/// question has no fields, or no rules: only the client of the session can fill in such a form.
+const MOST_OFFERED: usize = 256 * 1024;
+
 /// The limit of the details that records of jobs have, in bytes of JSON: models read these.
 const RECORDED_DETAILS: usize = 32 * 1024;
 
@@ -102,8 +106,16 @@ fn details(open: &OpenQuestion) -> Option<Map<String, Value>> {
     (size(&details) <= MOST_DETAILS).then_some(details)
 }
 
-fn size(details: &Map<String, Value>) -> usize {
-    serde_json::to_string(details).map_or(usize::MAX, |json| json.len())
+fn size(value: &impl Serialize) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |json| json.len())
+}
+
+/// Whether a decision also adds a rule. Only such a decision can be long.
+fn is_rule(decision: &Decision) -> bool {
+    matches!(
+        decision,
+        Decision::AcceptWithExecpolicyAmendment(_) | Decision::ApplyNetworkPolicyAmendment(_)
+    )
 }
 
 /// The detail with the arguments of a tool.
@@ -168,14 +180,30 @@ impl StoredQuestion {
     pub fn new(open: &OpenQuestion, is_bounded: bool) -> Self {
         let mut decisions = action::offered(&open.ask);
         decisions.retain(|one| !is_bounded || !action::leaves_the_sandbox(&open.ask, one));
+        let mut fields = form::fields(&open.ask);
+        if size(&decisions) > MOST_OFFERED {
+            decisions.retain(|one| !is_rule(one));
+        }
+        if size(&fields) > MOST_OFFERED {
+            fields.clear();
+        }
         Self {
             kind: ActionKind::from(&open.ask),
             text: approval_text::question(&open.ask),
             decisions,
-            fields: form::fields(&open.ask),
+            fields,
             expires_at: timestamp(open.expires),
             details: details(open),
         }
+    }
+
+    /// The question without its details, fields and rules: what is left takes less than 16 KiB of JSON.
+    #[must_use]
+    pub fn shortest(mut self) -> Self {
+        self.decisions.retain(|one| !is_rule(one));
+        self.fields.clear();
+        self.details = None;
+        self
     }
 
     /// What is asked in full, as far as the text may leave it out: the command, the changes of
@@ -268,7 +296,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use codex_engine::logic::action::ActionId;
-    use codex_protocol::codex::CommandApproval;
+    use codex_protocol::codex::{CommandApproval, McpElicitation};
 
     use super::*;
     use settings::Source;
@@ -308,6 +336,58 @@ mod tests {
         let long = new_question(&open(&"x".repeat(1 << 20)), None);
         assert_eq!(read(&long).details, None);
         assert!(long.question.len() < 32 * 1024, "{}", long.question.len());
+    }
+
+    /// A question with the form of this schema.
+    fn form_question(properties: &Value) -> OpenQuestion {
+        OpenQuestion {
+            ask: Ask::McpElicitation(McpElicitation {
+                requested_schema: Some(json!({ "type": "object", "properties": properties })),
+                ..McpElicitation::default()
+            }),
+            shown: json!({}),
+            ..open("")
+        }
+    }
+
+    #[test]
+    fn question_fields_and_rules_are_bounded() {
+        let long = "x".repeat(9 << 20);
+        let preset = form_question(&json!({ "name": { "type": "string", "default": long } }));
+        let stored = StoredQuestion::new(&preset, false);
+        assert_eq!(stored.fields, [Field::named("name")]);
+
+        let named = |count: usize| -> Value {
+            let fields = (0..count).map(|number| {
+                let id = format!("{number}{}", "x".repeat(1000));
+                (id, json!({ "type": "string" }))
+            });
+            fields.collect::<Map<String, Value>>().into()
+        };
+        assert_eq!(
+            StoredQuestion::new(&form_question(&named(100)), false)
+                .fields
+                .len(),
+            100
+        );
+        let stored = StoredQuestion::new(&form_question(&named(300)), false);
+        assert_eq!(stored.fields, []);
+        assert_eq!(stored.decisions, [Decision::Decline, Decision::Cancel]);
+
+        let mut command = open("ls");
+        command.ask = Ask::Command(CommandApproval {
+            command: Some("ls".to_owned()),
+            proposed_execpolicy_amendment: Some(vec![long]),
+            ..CommandApproval::default()
+        });
+        let stored = StoredQuestion::new(&command, false);
+        assert!(stored.decisions.contains(&Decision::Accept));
+        assert!(!stored.decisions.iter().any(is_rule));
+        for open in [preset, form_question(&named(300)), command] {
+            let stored = StoredQuestion::new(&open, false);
+            assert!(size(&stored) < 2 * MOST_OFFERED + MOST_DETAILS);
+            assert!(size(&stored.shortest()) < 16 * 1024);
+        }
     }
 
     #[test]
@@ -368,7 +448,7 @@ mod tests {
         let meta = json!({ "codex_approval_kind": "mcp_tool_call", "tool_params": arguments });
         let asked = StoredQuestion::new(
             &OpenQuestion {
-                ask: Ask::McpElicitation(codex_protocol::codex::McpElicitation {
+                ask: Ask::McpElicitation(McpElicitation {
                     meta: Some(meta),
                     ..Default::default()
                 }),

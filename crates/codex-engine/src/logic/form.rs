@@ -16,6 +16,9 @@ const LABEL: usize = 2000;
 /// The longest label of an option, in bytes.
 const OPTION: usize = 200;
 
+/// The longest value that a field has at first, in bytes. A longer one is left out.
+const PRESET: usize = 16 * 1024;
+
 /// The most options of a field. With more, any text is taken, and the server judges it.
 const MOST_OPTIONS: usize = 200;
 

@@ -6,7 +6,7 @@
 use common::text::one_line;
 use serde_json::Value;
 
-use super::{Field, FieldKind, FieldOption, LABEL};
+use super::{Field, FieldKind, FieldOption, LABEL, PRESET};
 
 pub(super) fn fields(schema: &Value) -> Vec<Field> {
     let required = list(schema.get("required"));
@@ -20,11 +20,12 @@ pub(super) fn fields(schema: &Value) -> Vec<Field> {
 fn field(id: &str, schema: &Value, required: bool) -> Field {
     let secret = text(schema, "format") == Some("password")
         || schema.get("writeOnly") == Some(&Value::Bool(true));
+    let preset = schema.get("default").and_then(preset);
     let field = Field {
         label: label(id, schema),
         required,
         secret,
-        preset: schema.get("default").and_then(preset).filter(|_| !secret),
+        preset: preset.filter(|preset| !secret && preset.len() <= PRESET),
         ..Field::named(id)
     };
     let of_kind = |kind| Field {

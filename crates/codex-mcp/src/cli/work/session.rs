@@ -11,11 +11,12 @@ use common::text::{one_line, shell_word};
 use host_process::connect;
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
-    AttachAnswer, Door, SessionAct, SessionAnswer, SessionEvent, SessionRequest, SessionSummary,
+    ANSWER_LIMIT, AttachAnswer, Door, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
+    SessionSummary,
 };
 use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{Response, decision_for};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
@@ -28,6 +29,13 @@ use crate::cli::wrong_state::{Verb, WrongState};
 /// How many events are told at once: an answer has room for as many of the longest ones, texts of
 /// 16,384 characters that take 6 bytes each.
 const PAGE: usize = 64;
+
+/// How much of a session's questions is told in full, in bytes of JSON. The rest of the answer has
+/// room for the others at their shortest.
+const IN_FULL: usize = ANSWER_LIMIT / 2;
+
+/// How many open questions of a session are told, the oldest first.
+const MOST_QUESTIONS: usize = 200;
 
 /// How long Codex may take to accept a text. It takes some milliseconds.
 const STEER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -277,16 +285,33 @@ pub(in crate::cli) async fn answer_of(
 
 fn look(session: &SessionHandle) -> SessionAnswer {
     let is_bounded = session.sandbox_bound().is_some();
-    let shown = |open: &OpenQuestion| {
-        json!(NamedQuestion {
-            id: open.id.0.clone(),
-            question: StoredQuestion::new(open, is_bounded),
-        })
-    };
     SessionAnswer::Found {
         session: session.id().to_string(),
-        questions: session.questions().iter().map(shown).collect(),
+        questions: told_questions(&session.questions(), is_bounded),
     }
+}
+
+/// The open questions of a session, as a host tells them: in full as long as there is room.
+fn told_questions(open: &[OpenQuestion], is_bounded: bool) -> Vec<Value> {
+    let mut room = IN_FULL;
+    let told = |open: &OpenQuestion| {
+        let named = |question| {
+            json!(NamedQuestion {
+                id: open.id.0.clone(),
+                question,
+            })
+        };
+        let question = StoredQuestion::new(open, is_bounded);
+        let whole = named(question.clone());
+        match room.checked_sub(whole.to_string().len()) {
+            Some(left) => {
+                room = left;
+                whole
+            }
+            None => named(question.shortest()),
+        }
+    };
+    open.iter().take(MOST_QUESTIONS).map(told).collect()
 }
 
 fn attach(session: &SessionHandle) -> SessionAnswer {
@@ -338,5 +363,60 @@ fn confirmed<E: std::fmt::Display>(done: Result<(), E>) -> SessionAnswer {
 fn refused(error: impl std::fmt::Display) -> SessionAnswer {
     SessionAnswer::Refused {
         why: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use codex_protocol::codex::{Ask, CommandApproval};
+
+    use super::*;
+
+    fn open(command: &str) -> OpenQuestion {
+        OpenQuestion {
+            id: ActionId("req_1".to_owned()),
+            ask: Ask::Command(CommandApproval {
+                command: Some(command.to_owned()),
+                ..CommandApproval::default()
+            }),
+            shown: json!({ "command": command }),
+            expires: UNIX_EPOCH,
+        }
+    }
+
+    /// A question of about 48 KiB of JSON.
+    fn long() -> OpenQuestion {
+        open(&"x\n".repeat(16_000))
+    }
+
+    #[test]
+    fn questions_of_a_session_fit_into_an_answer() {
+        let all = vec![long(); MOST_QUESTIONS + 1];
+        let in_full = json!(StoredQuestion::new(&all[0], false)).to_string().len();
+        assert!(in_full * MOST_QUESTIONS > ANSWER_LIMIT);
+        let told = told_questions(&all, false);
+        let length = json!(told).to_string().len();
+        assert!(length < ANSWER_LIMIT, "{length}");
+        let told: Vec<NamedQuestion> = serde_json::from_value(told.into()).unwrap();
+        assert_eq!(told.len(), MOST_QUESTIONS);
+        assert!(told[0].question.details.is_some());
+        assert!(told[MOST_QUESTIONS - 1].question.details.is_none());
+        for one in told {
+            assert!(one.question.text.contains("Codex wants to run a command"));
+            assert!(one.question.decisions.contains(&Decision::Accept));
+        }
+    }
+
+    /// A short question after long ones is told in full.
+    #[test]
+    fn short_question_is_told_in_full() {
+        let told = told_questions(&[vec![long(); 100], vec![open("ls")]].concat(), false);
+        let before: NamedQuestion = serde_json::from_value(told[99].clone()).unwrap();
+        assert!(before.question.details.is_none());
+        let last = told.last().cloned().unwrap();
+        let last: NamedQuestion = serde_json::from_value(last).unwrap();
+        assert!(last.question.details.is_some());
     }
 }
