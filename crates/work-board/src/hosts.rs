@@ -201,6 +201,11 @@ impl Hosts {
                 let read = |question| serde_json::from_value(question).ok();
                 Ok(questions.into_iter().filter_map(read).collect())
             }
+            // The answer is too long or malformed, which must not hide the host's other sessions.
+            Err(ActError::Host(error @ ConnectError::Unclear(_))) => {
+                tracing::warn!("the questions of a session cannot be read: {error}");
+                Ok(Vec::new())
+            }
             Err(ActError::Host(error)) => Err(error),
             // It has ended meanwhile.
             Ok(_) | Err(_) => Ok(Vec::new()),
@@ -300,5 +305,65 @@ async fn ask(
         SessionAnswer::Unknown => Err(ActError::Unknown),
         SessionAnswer::Refused { why } => Err(ActError::Refused(why)),
         answer => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// Takes a request, and answers it with a line.
+    async fn answer(listener: &UnixListener, proof: &str, line: &str) -> UnixStream {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let challenge = format!("{{\"file\":\"{proof}.proof\"}}\n");
+        stream.write_all(challenge.as_bytes()).await.unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut request = String::new();
+        reader.read_line(&mut request).await.unwrap();
+        let mut stream = reader.into_inner();
+        let line = format!("{line}\n");
+        stream.write_all(line.as_bytes()).await.unwrap();
+        stream
+    }
+
+    fn summary(session: &str, questions: &[&str]) -> SessionSummary {
+        SessionSummary {
+            session: session.to_owned(),
+            thread: "t".to_owned(),
+            title: None,
+            state: "waiting_approval".to_owned(),
+            created: SystemTime::UNIX_EPOCH,
+            step: None,
+            tokens: None,
+            questions: questions.iter().map(|&id| id.to_owned()).collect(),
+            expiries: Vec::new(),
+            directory: None,
+            bounds: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn unreadable_questions_hide_no_session_of_their_host() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        let listener = lock.listen().unwrap();
+        let sessions = vec![summary("sess_1", &["req_1"]), summary("sess_2", &[])];
+        let told = json!(Answer::Sessions(sessions)).to_string();
+        let host = async {
+            let watched = answer(&listener, &"0".repeat(32), &told).await;
+            drop(answer(&listener, &"1".repeat(32), "not JSON").await);
+            drop(watched);
+        };
+        let hosts = Hosts::new(state.path().to_owned());
+        let (followed, ()) = tokio::join!(hosts.follow_one(&endpoint), host);
+        followed.unwrap();
+        let sessions = hosts.sessions();
+        let names = sessions.iter().map(|live| live.summary.session.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["sess_1", "sess_2"]);
     }
 }
