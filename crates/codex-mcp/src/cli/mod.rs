@@ -2,6 +2,7 @@
 
 mod alerts;
 mod alias;
+mod answer_commands;
 mod backend;
 mod completion;
 mod completions;

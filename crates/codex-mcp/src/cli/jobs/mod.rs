@@ -46,7 +46,8 @@ Examples:
   git diff | codex-mcp jobs submit --wait -        take the prompt from stdin
   codex-mcp jobs list                              list the latest jobs
   codex-mcp jobs wait 2f6c1d3e                     wait for the answer
-  codex-mcp jobs approve 2f6c1d3e                  allow what Codex asks for
+  codex-mcp jobs show 2f6c1d3e                     show all, with its questions
+  codex-mcp jobs approve 2f6c1d3e req_5d1e9c2a     allow what it asks for
   codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"    add this to its turn
   codex-mcp jobs resume 2f6c1d3e \"Add a test\"      continue its thread
 

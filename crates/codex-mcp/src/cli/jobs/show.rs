@@ -24,6 +24,7 @@ use super::list::owner;
 use super::next_step::after_end;
 use super::watcher::no_worker_warning;
 use super::{show_run, state_style, with_thread_id};
+use crate::cli::answer_commands;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::took;
@@ -391,30 +392,19 @@ fn next(job: &Job, questions: &[Question]) -> String {
 }
 
 fn how_to_answer(job: &str, questions: &[Question]) -> String {
-    let decline = format!("`codex-mcp jobs decline {job}` declines it");
-    let [question] = questions else {
-        return format!(
-            "Name the question: `codex-mcp jobs approve {job} QUESTION` allows what Codex asks \
-             for, `codex-mcp jobs decline {job} QUESTION` declines it."
+    if let [question] = questions
+        && let Some(stored) = StoredQuestion::of(question)
+    {
+        return answer_commands::how_to_answer(
+            "codex-mcp jobs",
+            job,
+            (question.id.as_str(), &stored),
         );
-    };
-    let fields = StoredQuestion::of(question).map_or_else(Vec::new, |kept| kept.fields);
-    match fields.as_slice() {
-        [] => format!("`codex-mcp jobs approve {job}` allows what Codex asks for, {decline}."),
-        [_] => format!("`codex-mcp jobs approve {job} --answer TEXT` answers it, {decline}."),
-        // The names of the fields are the model's, or those of an MCP server.
-        several if several.iter().all(|field| is_plain(&field.id)) => {
-            let answers = several
-                .iter()
-                .map(|field| format!(" --answer {}=TEXT", field.id));
-            let answers: String = answers.collect();
-            format!("`codex-mcp jobs approve {job}{answers}` answers it, {decline}.")
-        }
-        _ => format!(
-            "`codex-mcp jobs approve {job} --answer FIELD=TEXT`, with an --answer for each field, \
-             answers it, {decline}."
-        ),
     }
+    format!(
+        "Name the question: `codex-mcp jobs approve {job} QUESTION` allows what Codex asks for, \
+         `codex-mcp jobs decline {job} QUESTION` declines it."
+    )
 }
 
 /// A field with what it asks, and how it is answered.
@@ -431,39 +421,26 @@ fn field_line(field: &Field) -> String {
     shortened(&line, usize::MAX)
 }
 
-/// Whether a name is a word in every shell.
-fn is_plain(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    name.len() <= COMMAND && !name.starts_with('-') && name.bytes().all(is_plain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn next_command_has_an_answer_for_each_field() {
-        let question = |id: &str, fields: &[&str]| Question {
+    fn next_command_names_the_question() {
+        let question = |id: &str, kind: &str| Question {
             id: id.to_owned(),
             asked_at: std::time::UNIX_EPOCH,
-            question: serde_json::json!({ "kind": "user_input", "text": "Which?",
-                "decisions": [], "fields": fields, "expires_at": "" }),
+            question: serde_json::json!({ "kind": kind, "text": "Which?",
+                "decisions": ["accept"], "expires_at": "" }),
             origin: Origin::ThisMachine,
         };
+        let [a, b] = ["req_a", "req_b"].map(|id| question(id, "command"));
         for (questions, command) in [
-            (vec![question("a", &[])], "approve 1`"),
-            (vec![question("a", &["x"])], "approve 1 --answer TEXT`"),
+            (vec![a.clone()], "codex-mcp jobs approve 1 req_a`"),
+            (vec![a, b], "codex-mcp jobs approve 1 QUESTION`"),
             (
-                vec![question("a", &["x", "y"])],
-                "approve 1 --answer x=TEXT --answer y=TEXT`",
-            ),
-            (
-                vec![question("a", &["x", "y; touch planted #"])],
-                "approve 1 --answer FIELD=TEXT`",
-            ),
-            (
-                vec![question("a", &[]), question("b", &[])],
-                "approve 1 QUESTION`",
+                vec![question("req_c", "of a newer program")],
+                "codex-mcp jobs approve 1 QUESTION`",
             ),
         ] {
             let next = how_to_answer("1", &questions);

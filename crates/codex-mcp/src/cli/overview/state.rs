@@ -192,8 +192,12 @@ pub(super) fn next(state: &State) -> Next {
     match asking(work).collect::<Vec<_>>().as_slice() {
         [] => {}
         [one] => {
-            let command = format!("codex-mcp approve {}", one.short_id());
-            return of(&command, "allow what Codex asks for; `decline` refuses it");
+            let verb = match one.kind {
+                Kind::Session => "logs",
+                Kind::Job | Kind::Run => "jobs show",
+            };
+            let command = format!("codex-mcp {verb} {}", one.short_id());
+            return of(&command, "show what Codex asks, and how to answer it");
         }
         _ => return of("codex-mcp ps", "list the work, to answer Codex's questions"),
     }

@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use common::output;
 use host_process::logic::handshake::{SessionAct, SessionAnswer, SessionEvent};
+use job_queue::question::NamedQuestion;
 use tokio::time::sleep;
 
 use super::Failure;
 use super::session::HostedSession;
+use crate::cli::answer_commands::how_to_answer;
 use crate::cli::exit::INTERRUPTED;
 use crate::cli::jobs::LogForm;
 use crate::cli::runtime::unless_interrupted;
@@ -62,8 +64,10 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
 fn show_questions(session: &HostedSession, form: LogForm) -> Result<(), Failure> {
     // With --follow, the turn that asked has ended.
     if !form.json && !form.follow {
-        for (id, text) in session.questions() {
-            writeln!(output::stdout(), "\nCodex asks ({id}):\n{text}")?;
+        for NamedQuestion { id, question } in session.questions() {
+            let how = how_to_answer("codex-mcp", session.short(), (id.as_str(), question));
+            let text = &question.text;
+            writeln!(output::stdout(), "\nCodex asks ({id}):\n{text}\n{how}")?;
         }
     }
     Ok(())

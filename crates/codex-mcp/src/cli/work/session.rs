@@ -88,16 +88,15 @@ impl HostedSession {
         }
     }
 
-    /// The texts of its open questions, with their IDs.
-    pub(super) fn questions(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.questions.iter();
-        all.map(|one| (one.id.as_str(), one.question.text.as_str()))
+    /// Its open questions.
+    pub(super) fn questions(&self) -> &[NamedQuestion] {
+        &self.questions
     }
 
     /// The text of a question, on one line.
     pub(super) fn question_text(&self, id: &str) -> String {
-        let mut all = self.questions();
-        let text = all.find(|(known, _)| *known == id).map(|(_, text)| text);
+        let asked = self.questions.iter().find(|one| one.id == id);
+        let text = asked.map(|one| one.question.text.as_str());
         one_line(text.unwrap_or_default(), SHOWN)
     }
 

@@ -111,7 +111,11 @@ async fn question_is_shown_everywhere_and_answered_once(release: &str) {
         "Codex wants to run a command.".to_owned(),
         "touch made.txt".to_owned(),
         "State     running".to_owned(),
-        format!("codex-mcp jobs approve {}", &id.as_str()[..8]),
+        format!(
+            "codex-mcp jobs approve {} {}`",
+            &id.as_str()[..8],
+            question.id
+        ),
     ] {
         assert!(page.contains(&words), "{words:?} is missing: {page}");
     }

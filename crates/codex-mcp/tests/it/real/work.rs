@@ -88,6 +88,8 @@ async fn question_is_answered_at_a_terminal(release: &str) {
         log.contains(&asks) && log.contains("touch made.txt"),
         "{log}"
     );
+    let ready = format!("`codex-mcp approve {short} {question}` allows what Codex asks for");
+    assert!(log.contains(&ready), "{log}");
 
     let refused = work.refused(&["approve", short, "--answer", "yes"]).await;
     assert!(refused.contains("does not offer answers"), "{refused}");

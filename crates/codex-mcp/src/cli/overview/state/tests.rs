@@ -155,14 +155,14 @@ fn next_command_fits_the_state() {
                 work: asking(several(), &[2]),
                 ..state()
             },
-            "codex-mcp approve 3d9a54a9",
+            "codex-mcp jobs show 3d9a54a9",
         ),
         (
             State {
                 work: asking(several(), &[0]),
                 ..state()
             },
-            "codex-mcp approve sess_01234567",
+            "codex-mcp logs sess_01234567",
         ),
         (
             State {
