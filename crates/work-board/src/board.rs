@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::hosts::{ActError, Hosts};
 use crate::jobs::JobBoard;
+use crate::latest::Latest;
 use crate::link::Connect;
 use crate::mail::MailBoard;
 use crate::program::{Program, RetryError, ThreadRecord};
@@ -82,7 +83,9 @@ pub struct WorkBoard {
     /// The sessions.
     pub hosts: Arc<Hosts>,
     /// The jobs and runs.
-    pub jobs: JobBoard,
+    pub jobs: Arc<JobBoard>,
+    /// The jobs and runs as they are listed.
+    listed_jobs: Latest<Vec<Work>>,
     /// The mail of the team.
     pub mail: MailBoard,
     /// The ways to a host.
@@ -102,24 +105,25 @@ impl WorkBoard {
     ) -> Self {
         Self {
             hosts: Arc::new(hosts),
-            jobs,
+            jobs: Arc::new(jobs),
+            listed_jobs: Latest::default(),
             mail,
             connections,
             program,
         }
     }
 
-    /// All work now, the newest first, or what of it can be listed.
+    /// All work now, the newest first. Jobs that cannot be listed now are shown as they were last, so that
+    /// a question that somebody is answering does not look closed.
     pub async fn work(&self) -> AllWork {
+        let jobs = Arc::clone(&self.jobs);
+        let listing = async move { jobs.list().await };
+        let (mut work, failure) = self.listed_jobs.read(listing).await;
+        let failure =
+            failure.map(|why| format!("the jobs cannot be listed, and may have changed: {why}"));
+        // The jobs may have taken a while.
         let sessions = self.hosts.sessions();
-        let mut work: Vec<Work> = sessions.iter().map(|one| Work::of_session(one)).collect();
-        let failure = match self.jobs.list().await {
-            Ok(jobs) => {
-                work.extend(jobs);
-                None
-            }
-            Err(error) => Some(format!("the jobs cannot be listed: {error}")),
-        };
+        work.extend(sessions.iter().map(|one| Work::of_session(one)));
         work.sort_by_key(|one| std::cmp::Reverse(one.created));
         AllWork { work, failure }
     }

@@ -96,7 +96,7 @@ impl JobBoard {
     }
 
     /// The jobs and runs that wait or run, and the latest others.
-    pub async fn list(&self) -> Result<Vec<Work>, StoreError> {
+    pub(crate) async fn list(&self) -> Result<Vec<Work>, StoreError> {
         if !(self.has_store)() {
             return Ok(Vec::new());
         }

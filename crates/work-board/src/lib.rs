@@ -18,6 +18,7 @@
 mod board;
 mod hosts;
 mod jobs;
+mod latest;
 mod link;
 pub mod logic;
 mod mail;

@@ -1,0 +1,138 @@
+//! A value that is read anew each time, and the last one for when it cannot be read.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::sync::lock;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long a value is waited for. Those of a job store take some milliseconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The last value that could be read.
+#[derive(Debug, Default)]
+pub(crate) struct Latest<T> {
+    last: Arc<Mutex<T>>,
+    reading: tokio::sync::Mutex<Option<Reading<T>>>,
+}
+
+/// A read that was begun. It is not given up when nobody waits for it any longer: else a store that
+/// takes a little longer than that could never be read.
+#[derive(Debug)]
+struct Reading<T> {
+    task: JoinHandle<Result<T, String>>,
+    /// When it takes too long.
+    overdue: Instant,
+}
+
+impl<T: Clone + Send + 'static> Latest<T> {
+    /// The value that is read now; if that fails or takes too long, the last one, and the reason. While
+    /// a read takes too long, no other one is begun or waited for.
+    pub(crate) async fn read<E: Display>(
+        &self,
+        read: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> (T, Option<String>) {
+        let failure = match timeout(READ_TIMEOUT, self.read_anew(read)).await {
+            Ok(Some(Ok(value))) => return (value, None),
+            Ok(Some(Err(error))) => error,
+            Ok(None) | Err(_) => format!("no answer within {} s", READ_TIMEOUT.as_secs()),
+        };
+        (lock(&self.last).clone(), Some(failure))
+    }
+
+    /// Reads the value; `None` if an earlier read takes too long.
+    async fn read_anew<E: Display>(
+        &self,
+        read: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Option<Result<T, String>> {
+        let mut reading = self.reading.lock().await;
+        if let Some(earlier) = reading.as_mut() {
+            // Its value may lack the latest changes.
+            let _ = timeout_at(earlier.overdue, &mut earlier.task).await.ok()?;
+            *reading = None;
+        }
+        let last = Arc::clone(&self.last);
+        let task = tokio::spawn(async move {
+            let value = read.await.map_err(|error| error.to_string())?;
+            lock(&last).clone_from(&value);
+            Ok::<T, String>(value)
+        });
+        let begun = reading.insert(Reading {
+            task,
+            overdue: Instant::now() + READ_TIMEOUT,
+        });
+        let value = (&mut begun.task).await;
+        *reading = None;
+        Some(value.unwrap_or_else(|error| Err(error.to_string())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SLOW: &str = "no answer within 2 s";
+
+    fn value(value: u32) -> impl Future<Output = Result<u32, String>> {
+        ready(Ok(value))
+    }
+
+    fn slow(read: (u32, Option<String>)) -> u32 {
+        let (value, failure) = read;
+        assert_eq!(failure.as_deref(), Some(SLOW));
+        value
+    }
+
+    #[tokio::test]
+    async fn last_value_stays_when_a_read_fails() {
+        let latest = Latest::default();
+        assert_eq!(latest.read(value(1)).await, (1, None));
+        let failed = latest.read(ready(Err("broken"))).await;
+        assert_eq!(failed, (1, Some("broken".to_owned())));
+        assert_eq!(latest.read(value(2)).await, (2, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_store_is_waited_for_once() {
+        let latest = Latest::default();
+        latest.read(value(1)).await;
+        let begun = Instant::now();
+        let silent = latest.read(pending::<Result<u32, String>>()).await;
+        assert_eq!(slow(silent), 1);
+        assert_eq!(begun.elapsed(), READ_TIMEOUT);
+        assert_eq!(slow(latest.read(value(2)).await), 1);
+        assert_eq!(begun.elapsed(), READ_TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_value_is_kept_and_then_read_anew() {
+        let latest = Latest::default();
+        let (sender, receiver) = oneshot::channel();
+        assert_eq!(slow(latest.read(receiver).await), 0);
+        sender.send(1).unwrap();
+        // The task has taken it.
+        sleep(READ_TIMEOUT).await;
+        assert_eq!(*lock(&latest.last), 1);
+        assert_eq!(latest.read(value(2)).await, (2, None));
+    }
+
+    /// Its read is no reason to report that the store is slow.
+    #[tokio::test(start_paused = true)]
+    async fn reader_that_leaves_does_not_fail_the_next_one() {
+        let latest = Latest::default();
+        let late = async {
+            sleep(READ_TIMEOUT / 2).await;
+            Ok::<u32, String>(1)
+        };
+        let left = timeout(READ_TIMEOUT / 4, latest.read(late)).await;
+        assert!(left.is_err());
+        assert_eq!(latest.read(value(2)).await, (2, None));
+    }
+}
