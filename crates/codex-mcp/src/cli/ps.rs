@@ -65,8 +65,6 @@ enum Failure {
     Home(#[from] ClaimError),
     #[error(transparent)]
     Host(#[from] HostEndpointError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
     #[error("cannot start the runtime: {0}")]
     Runtime(std::io::Error),
     #[error("cannot write to stdout: {0}")]
@@ -127,7 +125,7 @@ async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<Ex
 struct Listing {
     /// The newest first.
     work: Vec<Work>,
-    /// The errors of hosts whose sessions are missing.
+    /// The errors of the hosts and the job store whose work is missing.
     failures: Vec<String>,
 }
 
@@ -147,11 +145,19 @@ async fn gather(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Listing, Failu
     let mut work = work_list::sessions(silent).await?;
     if work_list::has_store(config) {
         let jobs = jobs.get_or_init(|| jobs::service(config));
-        let list = async |filter: &JobFilter, most| jobs.list(filter, most).await;
-        work.extend(unfinished_jobs(jobs.store().await?, list).await?);
+        match stored_work(jobs).await {
+            Ok(stored) => work.extend(stored),
+            Err(error) => failures.push(error.to_string()),
+        }
     }
     work.sort_by_key(|one| Reverse(one.created_at));
     Ok(Listing { work, failures })
+}
+
+/// The jobs and runs that wait or run.
+async fn stored_work(jobs: &Jobs) -> Result<Vec<Work>, StoreError> {
+    let list = async |filter: &JobFilter, most| jobs.list(filter, most).await;
+    unfinished_jobs(jobs.store().await?, list).await
 }
 
 fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
@@ -162,7 +168,7 @@ fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
     match (args.json, args.watch) {
         (true, true) => output::json_line(&json!({ "work": work }).to_string())?,
         (true, false) => output::json(&json!({ "work": work }))?,
-        // A host runs, and may have work.
+        // There may be work where it cannot be listed.
         (false, _) if work.is_empty() && !failures.is_empty() => {}
         (false, _) => print_table(work)?,
     }

@@ -6,6 +6,7 @@ use std::process::Output;
 use std::time::SystemTime;
 
 use host_process::endpoint::{HostEndpoint, HostLock};
+use host_process::logic::handshake::{Answer, SessionSummary};
 use serde_json::{Value, json};
 use testkit::Home;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -124,6 +125,33 @@ async fn proof_that_cannot_be_made_is_reported() {
     fs::write(host.proof(), "in the way").unwrap();
     let error = "error: cannot ask the host process: cannot make a file in ";
     host.is_reported("", error).await;
+}
+
+#[tokio::test]
+async fn sessions_are_listed_where_the_job_store_fails() {
+    let host = PlayedHost::new();
+    let store = host.home.state_home().join("codex-mcp/jobs.db");
+    fs::write(store, "no database ".repeat(1000)).unwrap();
+    let session = SessionSummary {
+        session: "sess_0123456789ab".to_owned(),
+        thread: "t".to_owned(),
+        title: None,
+        state: "idle".to_owned(),
+        created: SystemTime::UNIX_EPOCH,
+        step: None,
+        tokens: None,
+        questions: Vec::new(),
+        expiries: Vec::new(),
+        directory: None,
+        bounds: String::new(),
+    };
+    let answer = format!("{}\n", json!(Answer::Sessions(vec![session])));
+    let output = host.output(&answer, &["ps", "--json"]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["work"][0]["id"], "sess_0123456789ab", "{printed}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("jobs.db"), "{errors}");
 }
 
 /// The control.
