@@ -27,6 +27,7 @@ mod overview;
 mod progress;
 mod prompt;
 mod ps;
+mod question_details;
 mod review;
 mod run;
 mod runtime;

@@ -25,6 +25,7 @@ use super::next_step::after_end;
 use super::watcher::no_worker_warning;
 use super::{show_run, state_style, with_thread_id};
 use crate::cli::answer_commands;
+use crate::cli::question_details::left_out;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::times::took;
@@ -129,6 +130,8 @@ impl<W: Write> Page<W> {
             return self.styled(WRONG, &heading, &format!("{words}\n{}", kept.text));
         }
         self.styled(WRONG, &heading, &kept.text)?;
+        let details = self.first(left_out(&kept));
+        self.lines("Details", &details)?;
         let fields: Vec<String> = kept.fields.iter().map(field_line).collect();
         self.lines("Fields", &fields)
     }

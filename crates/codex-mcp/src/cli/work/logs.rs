@@ -14,6 +14,7 @@ use super::session::HostedSession;
 use crate::cli::answer_commands::how_to_answer;
 use crate::cli::exit::INTERRUPTED;
 use crate::cli::jobs::LogForm;
+use crate::cli::question_details::left_out;
 use crate::cli::runtime::unless_interrupted;
 use crate::cli::stored::complain;
 use crate::cli::times::took;
@@ -60,14 +61,18 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
     }
 }
 
-/// Prints the open questions as whole, so that nobody decides on the beginning of a command.
+/// Prints the open questions as a whole, so that nobody decides on the beginning of a command.
 fn show_questions(session: &HostedSession, form: LogForm) -> Result<(), Failure> {
     // With --follow, the turn that asked has ended.
     if !form.json && !form.follow {
         for NamedQuestion { id, question } in session.questions() {
             let how = how_to_answer("codex-mcp", session.short(), (id.as_str(), question));
-            let text = &question.text;
-            writeln!(output::stdout(), "\nCodex asks ({id}):\n{text}\n{how}")?;
+            let mut out = output::stdout();
+            writeln!(out, "\nCodex asks ({id}):\n{}", question.text)?;
+            for line in left_out(question) {
+                writeln!(out, "{line}")?;
+            }
+            writeln!(out, "{how}")?;
         }
     }
     Ok(())

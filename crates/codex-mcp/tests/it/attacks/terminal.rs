@@ -270,9 +270,13 @@ async fn submit_asking_job(store: &JobStore, request: Request) -> String {
         .await
         .unwrap()
         .unwrap();
+    // The mark of a text that is shortened, so that the details are printed.
+    let text = format!("{HOSTILE}\n… 9 more lines left out …");
+    let change = json!({ "path": HOSTILE, "kind": { "type": HOSTILE, "move_path": HOSTILE },
+        "diff": HOSTILE });
     let question = json!({
-        "kind": "command", "text": HOSTILE, "decisions": ["decline"], "fields": [HOSTILE],
-        "expires_at": HOSTILE, "details": { "command": HOSTILE },
+        "kind": "command", "text": text, "decisions": ["decline"], "fields": [HOSTILE],
+        "expires_at": HOSTILE, "details": { "command": HOSTILE, "changes": [change] },
     });
     let question = NewQuestion {
         id: HOSTILE.to_owned(),

@@ -278,6 +278,28 @@ async fn one_of_several_answers_wins() {
     work.finish().await;
 }
 
+/// Nobody decides on the beginning and the end of a command.
+#[tokio::test]
+async fn long_command_is_shown_whole_at_a_terminal() {
+    let words: Vec<String> = (0..500).map(|number| format!("word{number}")).collect();
+    let command = format!("echo {} > /dev/null", words.join(" "));
+    let script = Script::new().otherwise([
+        Reply::shell(Shell::escalated(command, "it is needed")),
+        Reply::say("Done."),
+    ]);
+    let mut work = WorkFixture::new(testkit::codex::newest(), script, &[]).await;
+    let session = work.client.start("say it", json!({})).await;
+    work.wait_for(&session, &["waiting_approval"]).await;
+    let log = work.succeed(&["logs", &session]).await;
+    let asked = log.split_once("\nCodex asks (").unwrap().1;
+    let (text, whole) = asked.split_once("Command, in full:\n").unwrap();
+    assert!(!text.contains("word250"), "{text}");
+    assert!(whole.contains(&words.join(" ")), "{whole}");
+    work.succeed(&["decline", &session]).await;
+    work.wait_for(&session, &["idle"]).await;
+    work.finish().await;
+}
+
 /// The bound of the client that has opened a session holds at the terminal too.
 #[tokio::test]
 async fn bound_of_a_client_holds_at_a_terminal() {
