@@ -194,14 +194,15 @@ fn cells(work: &Work, now: SystemTime) -> [Cell; 7] {
     let age = now.duration_since(work.created_at).unwrap_or_default();
     let tokens = work.tokens.map(|tokens| tokens.to_string());
     let directory = work.directory.as_deref().unwrap_or_default();
-    let doing = work.doing.as_deref().or(work.task.as_deref());
+    let doing = work.doing.as_ref().map(ToString::to_string);
+    let doing = doing.or_else(|| work.task.clone()).unwrap_or_default();
     [
         Cell::plain(shown_id(work)),
         Cell::plain(work.kind.as_ref()),
         Cell::coloured(&work.state, style(&work.state)),
         Cell::plain(ago(age)),
         Cell::plain(tokens.unwrap_or_default()),
-        Cell::foreign(doing.unwrap_or_default(), STEP),
+        Cell::foreign(&doing, STEP),
         Cell::foreign(&shown_directory(directory), DIRECTORY).losing(Cut::Begin),
     ]
 }

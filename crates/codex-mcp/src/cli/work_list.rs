@@ -1,6 +1,7 @@
 //! The work under way of all clients: `codex-mcp ps` lists it, the overview counts it, and
 //! completions offer its IDs.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -12,7 +13,7 @@ use job_queue::logic::{JobId, JobState};
 use job_queue::run::spec::TOOL as RUN_TOOL;
 use job_queue::store::{JobFilter, JobList, JobStore, JobSummary, StoreError};
 use job_queue::{activity, job_json};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use settings::Config;
 use settings::store_location::Location;
 
@@ -49,10 +50,43 @@ pub(super) struct Work {
     /// The name of a job, or the beginning of the first prompt of a session.
     pub(super) task: Option<String>,
     /// What it does, or waits for.
-    pub(super) doing: Option<String>,
+    pub(super) doing: Option<Doing>,
     pub(super) tokens: Option<u64>,
     pub(super) directory: Option<String>,
     pub(super) thread_id: Option<String>,
+}
+
+/// What some work does, or waits for. As text and JSON, a step has its time so far.
+#[derive(Debug, Clone)]
+pub(super) struct Doing {
+    pub(super) words: String,
+    /// When the step began.
+    pub(super) since: Option<SystemTime>,
+}
+
+/// The time does not count: each look would find a change, and hosts work out anew when a step began.
+impl PartialEq for Doing {
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Display for Doing {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.since {
+            Some(since) => {
+                let took = SystemTime::now().duration_since(since);
+                f.write_str(&timed(&self.words, took.unwrap_or_default()))
+            }
+            None => f.write_str(&self.words),
+        }
+    }
+}
+
+impl Serialize for Doing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl Work {
@@ -96,9 +130,9 @@ fn of_session(session: SessionSummary) -> Work {
         },
         created_at: session.created,
         task: session.title,
-        doing: session.step.map(|step| {
-            let took = SystemTime::now().duration_since(step.since);
-            timed(&step.words, took.unwrap_or_default())
+        doing: session.step.map(|step| Doing {
+            words: step.words,
+            since: Some(step.since),
         }),
         tokens: session.tokens,
         directory: directory.map(Into::into),
@@ -155,7 +189,10 @@ async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
     Ok(Work {
         doing: match job.state {
             JobState::Running => step(store, &job.id).await?,
-            _ => job_json::waiting(&job).map(|wait| wait.to_string()),
+            _ => job_json::waiting(&job).map(|wait| Doing {
+                words: wait.to_string(),
+                since: None,
+            }),
         },
         id: job.id.as_str().to_owned(),
         kind: match job.tool_name == RUN_TOOL {
@@ -174,8 +211,55 @@ async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
     })
 }
 
-async fn step(store: &JobStore, job: &JobId) -> Result<Option<String>, StoreError> {
+async fn step(store: &JobStore, job: &JobId) -> Result<Option<Doing>, StoreError> {
     let events = store.tail(job, activity::TAIL).await?;
-    let step = activity::current_step(&events, SystemTime::now());
-    Ok(step.map(|step| step.to_string()))
+    let now = SystemTime::now();
+    let step = activity::current_step(&events, now);
+    Ok(step.map(|step| Doing {
+        words: step.words,
+        since: now.checked_sub(step.took),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use host_process::logic::handshake::StepSummary;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A session whose step has been running for so long.
+    fn running(words: &str, seconds: u64) -> Work {
+        let since = SystemTime::now() - Duration::from_secs(seconds);
+        of_session(SessionSummary {
+            session: "sess_0123456789ab".to_owned(),
+            thread: "t".to_owned(),
+            title: None,
+            state: "running".to_owned(),
+            created: SystemTime::UNIX_EPOCH,
+            step: Some(StepSummary {
+                words: words.to_owned(),
+                since,
+            }),
+            tokens: None,
+            questions: Vec::new(),
+            expiries: Vec::new(),
+            directory: None,
+            bounds: String::new(),
+        })
+    }
+
+    #[test]
+    fn time_of_a_step_is_shown_and_is_no_change() {
+        let earlier = running("running cargo test", 3600);
+        let later = running("running cargo test", 7200);
+        let doing = |work: &Work| json!(work).get("doing").cloned();
+        let shown = json!("running cargo test, 1 h 00 min");
+        assert_eq!(doing(&earlier), Some(shown));
+        assert_ne!(doing(&earlier), doing(&later));
+        assert_eq!(earlier, later);
+        assert_ne!(later, running("running cargo build", 7200));
+    }
 }

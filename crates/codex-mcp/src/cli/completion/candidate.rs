@@ -70,7 +70,8 @@ impl Candidate {
 
     /// Some work under way.
     pub(super) fn of_work(work: &Work) -> Self {
-        let about = work.task.as_deref().or(work.doing.as_deref());
+        let doing = || work.doing.as_ref().map(ToString::to_string);
+        let about = work.task.clone().or_else(doing);
         let kind = work.kind.as_ref();
         let state = &work.state;
         let description = match about {
@@ -110,6 +111,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::cli::work_list::Doing;
 
     fn work(kind: Kind, state: &str, task: Option<&str>) -> Work {
         Work {
@@ -118,7 +120,10 @@ mod tests {
             state: state.to_owned(),
             created_at: UNIX_EPOCH,
             task: task.map(str::to_owned),
-            doing: Some("running cargo test".to_owned()),
+            doing: Some(Doing {
+                words: "running cargo test".to_owned(),
+                since: None,
+            }),
             tokens: None,
             directory: None,
             thread_id: None,
