@@ -166,6 +166,10 @@ impl From<JobsError> for ToolError {
         match error {
             JobsError::Store(error) => error.into(),
             JobsError::Spec(BadJobSpec::OutOfBounds(error)) => error.into(),
+            // The hint of the code has the remedy that the message of the specification ends with.
+            JobsError::Spec(BadJobSpec::NoCodex(error)) => {
+                Self::new(Code::CodexNotFound, error.to_string())
+            }
             JobsError::NotFound(_) => Self::new(Code::JobNotFound, error.to_string()),
             JobsError::Thread(error) => error.into(),
             JobsError::Spec(_) | JobsError::Ambiguous { .. } => {
@@ -207,6 +211,8 @@ impl From<StoreError> for ToolError {
 
 #[cfg(test)]
 mod tests {
+    use codex_engine::binary::NoCodex;
+
     use super::*;
     use crate::error::ErrorNames;
 
@@ -244,5 +250,13 @@ mod tests {
             let words = error.to_string();
             assert_eq!(is_retryable(error), expected, "{words}");
         }
+    }
+
+    #[test]
+    fn missing_codex_has_its_own_code() {
+        let error = JobsError::from(BadJobSpec::from(NoCodex::NotOnPath));
+        let object = ToolError::from(error).object(ErrorNames::Own);
+        assert_eq!(object["code"], "CODEX_NOT_FOUND");
+        assert_eq!(object["message"], "no `codex` found on PATH");
     }
 }
