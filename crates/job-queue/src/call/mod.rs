@@ -459,10 +459,8 @@ impl Call<'_> {
             Ok(TurnEnding::Interrupted) => self.declined.take().unwrap_or(WorkEnding::Interrupted),
             Ok(TurnEnding::Lost(how)) => {
                 let how = how.strip_prefix("Codex ").unwrap_or(&how).to_owned();
-                match exit_of(self.engine, &how) {
-                    Some(Exit::Signal(_)) => WorkEnding::Killed(how),
-                    _ => WorkEnding::Died(how),
-                }
+                let exit = exit_of(self.engine, &how);
+                thread::lost(how, exit)
             }
             Err(error) => thread::ending(error),
         }

@@ -23,6 +23,7 @@ use common::json::as_word;
 use safe_files::directory;
 use serde_json::{Map, Value};
 use settings::DEFAULT_SANDBOX;
+use supervise::exit::Exit;
 
 use super::CallRequest;
 use crate::call_settings::Approval;
@@ -289,6 +290,14 @@ pub(super) async fn progress(
     }
 }
 
+/// The ending of a turn whose Codex is gone. `how` it ended has no subject: `exited with code 1`.
+pub(super) fn lost(how: String, exit: Option<Exit>) -> WorkEnding {
+    match exit {
+        Some(Exit::Signal(_)) => WorkEnding::Killed(how),
+        _ => WorkEnding::Died(how),
+    }
+}
+
 /// The ending of a turn that could not be started.
 pub(super) fn ending(error: EngineError) -> WorkEnding {
     let words = error.to_string();
@@ -298,7 +307,8 @@ pub(super) fn ending(error: EngineError) -> WorkEnding {
         EngineError::NoLogin => {
             WorkEnding::NoLogin("Codex has no login for its model provider".to_owned())
         }
-        EngineError::Gone(_) | EngineError::NewThreadLost(_) => WorkEnding::Died(words),
+        EngineError::Gone(exit) => lost(exit.to_string(), Some(exit)),
+        EngineError::NewThreadLost(_) => lost("ended".to_owned(), None),
         EngineError::ThreadInUse(_)
         | EngineError::Busy(_)
         | EngineError::StillEnding(_)
@@ -310,9 +320,31 @@ pub(super) fn ending(error: EngineError) -> WorkEnding {
 
 #[cfg(test)]
 mod tests {
+    use codex_engine::logic::work::{Digest, FailureClass, judge};
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn codex_that_ends_before_the_turn_has_the_words_and_class_of_later_ends() {
+        for (exit, class, words) in [
+            (
+                Exit::Signal(9),
+                FailureClass::Signal,
+                "Codex was ended by signal 9 (SIGKILL) during the turn",
+            ),
+            (
+                Exit::Code(3),
+                FailureClass::Exit,
+                "Codex exited with code 3 during the turn",
+            ),
+        ] {
+            let ending = ending(EngineError::Gone(exit));
+            let failure = judge(&ending, &Digest::default()).unwrap();
+            assert_eq!(failure.class, class);
+            assert_eq!(failure.message, words);
+        }
+    }
 
     #[test]
     fn untrusted_policy_is_kept() {

@@ -157,11 +157,11 @@ impl FailureClass {
             ),
             Self::EmptyOutput => (
                 "empty_output",
-                "Submit it again with a different prompt; `codex-mcp doctor` reports whether this Codex works.",
+                "Submit it again with a different prompt; `codex-mcp doctor --codex-bin PATH` shows whether the Codex at PATH works.",
             ),
             Self::Exit => (
                 "exit",
-                "Correct what it says; `codex-mcp doctor` reports whether this Codex works.",
+                "Correct what Codex says; `codex-mcp doctor --codex-bin PATH` shows whether the Codex at PATH works.",
             ),
             Self::Signal => (
                 "signal",
@@ -169,7 +169,7 @@ impl FailureClass {
             ),
             Self::NotStarted => (
                 "not_started",
-                "Correct what is named; `codex-mcp doctor` reports whether this Codex can be run.",
+                "`codex-mcp doctor --codex-bin PATH` shows what is wrong with the Codex at PATH; if it works, correct what the message says.",
             ),
         }
     }
