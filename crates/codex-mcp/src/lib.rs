@@ -11,6 +11,7 @@
 //! - [`demo`]: the program at work on a scripted model.
 //! - `environment`: the variables that name the user's directories.
 //! - `installation`: how this copy was installed, and from which commit it was built.
+//! - `writable_state`: whether Codex could write the state directory, for `doctor` and the demo.
 //!
 //! It is a library for its own tests and benches, which run the verbs as processes.
 #![cfg_attr(
@@ -29,3 +30,4 @@ pub mod demo;
 pub mod doctor;
 mod environment;
 mod installation;
+mod writable_state;

@@ -19,12 +19,10 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{fs, io};
 
 use git_probe::ELSEWHERE;
-use safe_files::directory::resolved;
 use safe_files::scratch;
-use safe_files::state_directory::state_directory;
 use supervise::exit::Exit;
 use supervise::short_lived::run;
 use supervise::spawn::Program;
@@ -32,13 +30,10 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::tail::quoted_output;
+use crate::writable_state::{self, REMEDY, WritableState};
 
 /// The directory of demos, below the state directory.
 const PLACE: &str = "demo";
-
-/// Where Codex's commands may write in the demo, besides its directory. With the program's state
-/// there, no run begins.
-const WRITABLE: &str = "/tmp";
 
 /// How long git may take for one of our commands.
 const GIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,11 +72,8 @@ pub enum WorkspaceError {
         error: io::Error,
     },
     /// Codex's commands could write to the state directory.
-    #[error(
-        "the state directory {} is below {WRITABLE}, where Codex's commands may write, so no run can \
-         begin. Set XDG_STATE_HOME to a directory elsewhere.", .0.display()
-    )]
-    WritableState(PathBuf),
+    #[error("{0}. {REMEDY}")]
+    WritableState(#[from] WritableState),
     /// git is not installed.
     #[error("`git` is missing, and the demo shows what Codex commits. Install git.")]
     NoGit,
@@ -123,7 +115,8 @@ impl Workspace {
             let path = path.to_owned();
             move |error| WorkspaceError::Directory { path, error }
         };
-        check_state_directory()?;
+        // The demo's run has a state directory below ours.
+        writable_state::state_directory()?;
         let parent = scratch::place(PLACE).map_err(unusable(Path::new(PLACE)))?;
         let directory = tempfile::Builder::new()
             .prefix("codex-mcp-demo-")
@@ -256,17 +249,6 @@ impl Workspace {
         remove(self.directory)
             .await
             .map_err(|error| WorkspaceError::Remove { path, error })
-    }
-}
-
-/// Checks that a run can begin with this state directory: the demo has one, below it.
-fn check_state_directory() -> Result<(), WorkspaceError> {
-    let state = state_directory(|name| env::var_os(name));
-    match state.as_deref().map(resolved) {
-        Some(state) if state.starts_with(resolved(Path::new(WRITABLE))) => {
-            Err(WorkspaceError::WritableState(state))
-        }
-        _ => Ok(()),
     }
 }
 

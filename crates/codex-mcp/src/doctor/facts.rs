@@ -16,6 +16,7 @@ use supervise::short_lived::TextOutput;
 
 use super::settings::Settings;
 use crate::installation::Installation;
+use crate::writable_state::WritableState;
 
 /// The gathered facts.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Facts {
     pub tools: Tools,
     /// The private git directories of runs, or why they cannot be listed.
     pub(crate) leftovers: Result<Vec<Leftover>, String>,
+    /// The state directory, if the user has a home directory, or why no run can begin with it.
+    pub(crate) state: Result<Option<PathBuf>, WritableState>,
 }
 
 /// A Codex and its home.

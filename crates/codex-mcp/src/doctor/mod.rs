@@ -48,6 +48,7 @@
 //! | `git` | git | its version |
 //! | `gh` | GitHub's program | its version |
 //! | `private-git` | git directories of runs that commit | `{"path", "repository", "state"}`: paths, and `in-use`, `interrupted`, `kept` or `unreadable` |
+//! | `state-dir` | the program's state directory, which Codex must not be able to write | its path |
 
 pub(crate) mod brief;
 mod facts;

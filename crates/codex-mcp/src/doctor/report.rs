@@ -37,6 +37,8 @@ pub enum Check {
     Gh,
     /// Private git directories of runs.
     PrivateGit,
+    /// The program's state directory.
+    StateDir,
 }
 
 impl Check {
@@ -59,6 +61,7 @@ impl Check {
             Self::Git => "git",
             Self::Gh => "gh",
             Self::PrivateGit => "private-git",
+            Self::StateDir => "state-dir",
         }
     }
 }
@@ -229,6 +232,7 @@ mod tests {
             Check::Git,
             Check::Gh,
             Check::PrivateGit,
+            Check::StateDir,
         ] {
             assert_eq!(json!(check), check.name());
         }

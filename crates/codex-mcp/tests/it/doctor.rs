@@ -351,6 +351,16 @@ async fn unusable_settings_are_reported() {
 }
 
 #[tokio::test]
+async fn state_directory_in_which_codex_can_write_is_reported() {
+    let home = Home::new(LOCAL);
+    let state = tempfile::tempdir_in("/tmp").unwrap();
+    let doctor = Doctor::real(&home, codex::newest()).env("XDG_STATE_HOME", state.path());
+    let report = doctor.report(&[]);
+    report.assert_says("state-dir", "warning", "is below /tmp");
+    assert_eq!(report.0["works"], true, "{:#}", report.0);
+}
+
+#[tokio::test]
 async fn notifier_that_cannot_work_is_reported() {
     let home = Home::new(LOCAL);
     let directory = home.atm_home().join(".config/atm");

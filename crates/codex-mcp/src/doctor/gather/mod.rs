@@ -20,6 +20,7 @@ use supervise::spawn::Program;
 
 use super::facts::{CodexSetup, CommandOutcome, Facts, Home, RepositoryFiles, Tools};
 use crate::installation::Installation;
+use crate::writable_state;
 use codex::BriefCodex;
 
 /// Gathers all facts. `codex_bin` is the choice of the command line or the environment; `limit`
@@ -46,6 +47,7 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
         codex,
         tools,
         leftovers,
+        state: writable_state::state_directory(),
     }
 }
 

@@ -7,7 +7,7 @@ mod private_git;
 mod tools;
 mod words;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use codex_config::trust::Trust;
 use codex_config::trust::covered_files::CoveredFile;
@@ -18,6 +18,7 @@ use settings::{ConfigError, Source, Warning};
 use super::facts::{Codex, CodexSetup, CommandOutcome, Facts, Home, Probes, RepositoryFiles};
 use super::report::{Check, Finding, Report};
 use crate::installation::Installation;
+use crate::writable_state::{REMEDY, WritableState};
 
 pub(crate) use codex::INSTALL;
 pub(super) use codex::codex_version;
@@ -35,6 +36,7 @@ pub fn judge(facts: &Facts) -> Report {
     findings.push(tools::git(&facts.tools.git));
     findings.push(tools::gh(&facts.tools.gh, &facts.tools.gh_login));
     findings.extend(private_git::leftovers(&facts.leftovers));
+    findings.push(state_directory(&facts.state));
     Report { findings }
 }
 
@@ -59,6 +61,22 @@ fn installation(installation: &Installation) -> Finding {
         "program": installation.program.as_deref().map(Path::to_string_lossy),
         "update": update,
     }))
+}
+
+fn state_directory(state: &Result<Option<PathBuf>, WritableState>) -> Finding {
+    let check = Check::StateDir;
+    let (finding, path) = match state {
+        Ok(Some(path)) => {
+            let message = words::one_line(&path.display().to_string());
+            (Finding::ok(check, message), path)
+        }
+        Ok(None) => return Finding::not_checked(check, "the user has no home directory"),
+        Err(error) => {
+            let message = words::one_line(&error.to_string());
+            (Finding::warning(check, message, REMEDY), &error.path)
+        }
+    };
+    finding.with_value(path.to_string_lossy())
 }
 
 fn without_settings(error: &ConfigError) -> Vec<Finding> {

@@ -88,6 +88,7 @@ fn healthy() -> Facts {
             gh_login: ended(0, "", ""),
         },
         leftovers: Ok(Vec::new()),
+        state: Ok(Some("/home/you/.local/state/codex-mcp".into())),
     }
 }
 
@@ -227,7 +228,7 @@ fn report_has_all_checks_in_order_and_hints_for_problems() {
         report.findings.iter().map(|it| it.check.name()).collect()
     };
     let all = names(&healthy());
-    assert_eq!(all.len(), 14);
+    assert_eq!(all.len(), 15);
     for facts in [not_codex, no_codex, no_settings] {
         assert_eq!(names(&facts), all);
         assert!(!judge(&facts).works());
@@ -306,6 +307,20 @@ fn private_git_directories_are_listed_with_hints() {
     assert!(text(&facts).contains("10 more"));
     facts.leftovers = Err("no".to_owned());
     assert_finding(&facts, Check::PrivateGit, Status::Note, "not checked: no");
+}
+
+#[test]
+fn state_directory_that_codex_can_write_is_a_warning() {
+    let path = "/tmp/state/codex-mcp";
+    let mut facts = healthy();
+    facts.state = Err(WritableState { path: path.into() });
+    let words = "/tmp/state/codex-mcp is below /tmp";
+    assert_finding(&facts, Check::StateDir, Status::Warning, words);
+    let finding = finding(&facts, Check::StateDir);
+    assert_eq!(finding.value, Some(path.into()));
+    assert_eq!(finding.hint.as_deref(), Some(REMEDY));
+    // Work other than runs is not affected.
+    assert!(judge(&facts).works());
 }
 
 #[test]
