@@ -78,6 +78,7 @@ pub use flags::Flags;
 pub use jobs::{CONCURRENCY, DEFAULT_SANDBOX, JobSettings};
 pub use lookup::{atm_home, codex_home, user_file};
 pub use policy::{PolicyName, REPLACED};
+pub use repository::key_without_effect;
 pub use retention::RetentionSettings;
 pub use server::{DEFAULT_IDENTITY, TIMEOUTS};
 pub use show::{as_json, as_text};

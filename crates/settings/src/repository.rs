@@ -19,7 +19,7 @@ use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
-use crate::file::{Core, File, Preset, SECTION, Scope, Section};
+use crate::file::{Core, File, PRESET_KEYS, Preset, SECTION, SECTION_KEYS, Scope, Section};
 use crate::lookup::{Lookup, in_section};
 use crate::policy::PolicyName;
 use crate::presets::Presets;
@@ -54,6 +54,18 @@ pub(super) const NEVER: [&str; 16] = [
     "max_audit_bytes",
     "max_log_bytes",
 ];
+
+/// Why a key of our section has no effect in the file of a repository, also where the user trusts
+/// the repository.
+#[must_use]
+pub fn key_without_effect(key: &str) -> Option<&'static str> {
+    let is_known = SECTION_KEYS.contains(&key) || PRESET_KEYS.contains(&key);
+    match is_known {
+        _ if NEVER.contains(&key) => Some("never taken from a repository"),
+        true => None,
+        false => Some("unknown"),
+    }
+}
 
 /// A repository's file.
 pub(super) enum RepositoryFile {

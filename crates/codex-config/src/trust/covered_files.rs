@@ -61,14 +61,18 @@ impl fmt::Display for CoveredFile {
     }
 }
 
+/// Says why a key of our section in `.atm.toml` has no effect in any repository.
+pub type KeyNote = fn(&str) -> Option<&'static str>;
+
 /// The covered files for work in a directory of the repository with this top, the nearest
 /// first: `.atm.toml`, files for Codex, and prompts.
 #[must_use]
-pub fn covered_files(directory: &Path, top: &Path) -> Vec<CoveredFile> {
+pub fn covered_files(directory: &Path, top: &Path, note: KeyNote) -> Vec<CoveredFile> {
     let within = directory
         .ancestors()
         .take_while(|above| above.starts_with(top));
-    let mut files: Vec<CoveredFile> = within.flat_map(in_directory).collect();
+    let files = within.flat_map(|directory| in_directory(directory, note));
+    let mut files: Vec<CoveredFile> = files.collect();
     let prompts = PromptKind::ALL.map(|kind| top.join(format!("{PROMPTS}/{kind}.md")));
     files.extend(prompts.into_iter().filter_map(named));
     files
@@ -120,17 +124,22 @@ pub fn covered_below(directory: &Path, top: &Path) -> CoveredBelow {
     found
 }
 
-fn in_directory(directory: &Path) -> Vec<CoveredFile> {
+fn in_directory(directory: &Path, note: KeyNote) -> Vec<CoveredFile> {
     let settings = read(directory.join(SETTINGS), Links::Refused, |table| {
         let own = |path: &[&str]| {
             let mut table = table;
             for name in path {
                 table = table.get(*name)?.as_table()?;
             }
-            Some(table.iter().map(|(key, value)| shown(key, value)))
+            Some(table)
         };
         let core = own(&["core"]).into_iter().flatten();
+        let core = core.map(|(key, value)| shown(key, value));
         let ours = own(&["plugins", "codex-mcp"]).into_iter().flatten();
+        let ours = ours.map(|(key, value)| match note(key) {
+            Some(note) => format!("{} ({note})", shown(key, value)),
+            None => shown(key, value),
+        });
         core.chain(ours).collect()
     });
     // Codex follows a link here.
@@ -204,7 +213,7 @@ mod tests {
         for name in [SETTINGS, CODEX_CONFIG_FILE] {
             symlink(&target, top.join(name)).unwrap();
         }
-        let files = covered_files(top, top).into_iter();
+        let files = covered_files(top, top, |_| None).into_iter();
         let keys: Vec<Vec<String>> = files.map(|file| file.keys).collect();
         assert_eq!(keys, [["unreadable"], ["model = \"m\""]]);
     }
@@ -216,7 +225,7 @@ mod tests {
         for (name, text) in [
             (
                 ".atm.toml",
-                "[plugins.codex-mcp]\nsandbox = \"read-only\"\n",
+                "[plugins.codex-mcp]\nsandbox = \"read-only\"\nstore = \"x\"\n",
             ),
             (
                 ".codex/config.toml",
@@ -230,7 +239,8 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let listed = |directory: &Path| {
-            let lines = covered_files(directory, top);
+            let note: KeyNote = |key| (key == "store").then_some("not used");
+            let lines = covered_files(directory, top, note);
             let lines = lines.iter().map(|file| {
                 let line = file.to_string();
                 line.strip_prefix(&format!("{}/", top.display()))
@@ -240,7 +250,7 @@ mod tests {
             lines.collect::<Vec<_>>()
         };
         let of_top = [
-            ".atm.toml: sandbox = \"read-only\"",
+            ".atm.toml: sandbox = \"read-only\", store = \"x\" (not used)",
             ".codex/config.toml: mcp_servers (x), sandbox_mode = \"danger-full-access\"",
             ".codex-mcp/prompts/nudge.md",
         ];

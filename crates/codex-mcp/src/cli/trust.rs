@@ -176,27 +176,32 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
         AddOutcome::Unchanged => "is trusted already",
     };
     say(&format!("{} {what}", top.display()))?;
-    say_what_it_brings(&directory, &top)
+    say_what_it_brings("It brings:", &directory, &top)
 }
 
 fn show(codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
     let found = directory_trust(directory, codex)?;
-    say_what_it_brings(&found.directory, &found.top)?;
+    let top = found.top.display();
+    let heading = match found.trust {
+        Trust::Trusted => format!("{top} is trusted, and brings:"),
+        Trust::Untrusted => format!("{top} is not trusted; if it were, it would bring:"),
+    };
+    say_what_it_brings(&heading, &found.directory, &found.top)?;
     match found.changes {
         Some(changes) => say(&changes.message()),
         None => Ok(()),
     }
 }
 
-fn say_what_it_brings(directory: &Path, top: &Path) -> Result<(), Failure> {
-    let files = covered_files(directory, top);
+fn say_what_it_brings(heading: &str, directory: &Path, top: &Path) -> Result<(), Failure> {
+    let files = covered_files(directory, top, settings::key_without_effect);
     if files.is_empty() {
         let directory = directory.display();
         say(&format!(
             "There are no settings, hooks or prompts for work in {directory}."
         ))?;
     } else {
-        say("It has:")?;
+        say(heading)?;
         files
             .iter()
             .try_for_each(|file| say(&format!("  {file}")))?;

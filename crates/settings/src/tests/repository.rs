@@ -3,6 +3,7 @@ use codex_protocol::codex::{ApprovalPolicy, SandboxMode};
 use super::{ROLES, World};
 use crate::config::Config;
 use crate::flags::Flags;
+use crate::repository::key_without_effect;
 use crate::source::Source;
 
 const WIDE: &str = "[core]\nidentity = \"team-lead\"\ndefault_team = \"t\"\n\
@@ -339,4 +340,16 @@ fn keys_that_trust_does_not_admit_are_listed_apart_with_their_values() {
         never.hint.contains("home/.config/atm/config.toml"),
         "{never}"
     );
+}
+
+#[test]
+fn keys_without_effect_in_a_repository_are_never_taken_or_unknown() {
+    assert_eq!(
+        key_without_effect("max_sandbox"),
+        Some("never taken from a repository")
+    );
+    assert_eq!(key_without_effect("modle"), Some("unknown"));
+    for key in ["model", "sandbox", "identity", "roles"] {
+        assert_eq!(key_without_effect(key), None, "{key}");
+    }
 }

@@ -14,7 +14,7 @@ use codex_config::trust::directory_trust;
 use codex_engine::binary::NoCodex;
 use git_probe::private;
 use safe_files::off_runtime;
-use settings::{Config, ConfigError, Flags};
+use settings::{Config, ConfigError, Flags, key_without_effect};
 use supervise::short_lived::run;
 use supervise::spawn::Program;
 
@@ -81,7 +81,7 @@ async fn setup(
 fn repository(codex_home: &Path) -> Option<RepositoryFiles> {
     let here = env::current_dir().ok()?;
     let found = directory_trust(&here, &UserConfig::read(codex_home)).ok()?;
-    let files = covered_files(&found.directory, &found.top);
+    let files = covered_files(&found.directory, &found.top, key_without_effect);
     let is_worth_it = !files.is_empty() || found.changes.is_some();
     is_worth_it.then_some(RepositoryFiles {
         top: found.top,
