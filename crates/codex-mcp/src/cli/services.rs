@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_team::logic::{AgentName, ThreadName};
+use agent_team::mail::{MailError, MailStore};
 use agent_team::{
     Claim, ForeignMembers, MailClient, Member, PreviousThread, Records, ShutdownSummary,
     TeamServices,
@@ -160,6 +161,18 @@ impl Identity {
                 drop(claim);
             });
         }
+    }
+}
+
+/// The warning that the configured team does not exist. Work goes on without mail.
+pub(super) fn missing_team(config: &Config) -> Option<String> {
+    let team = &config.team.as_ref()?.value;
+    match MailStore::new(&config.atm_home).members(team) {
+        Err(error @ MailError::UnknownTeam { .. }) => Some(format!(
+            "this server could not join its team when it began: {error}. A team is made in Claude \
+             Code; --team, ATM_TEAM or `team` in the configuration names another."
+        )),
+        _ => None,
     }
 }
 

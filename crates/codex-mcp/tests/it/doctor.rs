@@ -351,6 +351,21 @@ async fn unusable_settings_are_reported() {
 }
 
 #[tokio::test]
+async fn missing_team_is_reported() {
+    let home = Home::new(LOCAL);
+    let report = || {
+        let doctor = Doctor::real(&home, codex::newest()).env("ATM_TEAM", "builders");
+        doctor.report(&[])
+    };
+    let words = "team ($ATM_TEAM): there is no team builders";
+    report().assert_says("settings", "warning", words);
+    let team = home.atm_home().join(".claude/teams/builders");
+    fs::create_dir_all(&team).unwrap();
+    fs::write(team.join("config.json"), r#"{"members": []}"#).unwrap();
+    report().assert_says("settings", "ok", "fine");
+}
+
+#[tokio::test]
 async fn state_directory_in_which_codex_can_write_is_reported() {
     let home = Home::new(LOCAL);
     let state = tempfile::tempdir_in("/tmp").unwrap();

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::backend::{self, Backend, BackendError};
 use super::super::job_service::job_service;
-use super::super::services::Identity;
+use super::super::services::{self, Identity};
 use super::super::{alerts, injected_servers};
 use super::{Args, ServeError};
 
@@ -104,6 +104,10 @@ where
     for warning in &identity.warnings {
         tracing::warn!("{warning}");
         warnings.push(warning.as_str());
+    }
+    // The log has it when the member has tried to join.
+    if let Some(warning) = services::missing_team(&config) {
+        warnings.push(warning);
     }
     let defaults = defaults.for_member(identity.member.clone(), config.directory.clone());
     let defaults = match &args.resume {

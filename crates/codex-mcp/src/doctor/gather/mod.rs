@@ -3,6 +3,7 @@
 mod codex;
 mod home;
 mod notifiers;
+mod team;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,6 +68,7 @@ async fn setup(
     let mut config = config?;
     let mut warnings = std::mem::take(&mut config.warnings);
     warnings.extend(notifiers::check(&config).await);
+    warnings.extend(team::check(&config).await);
     let repository = repository(&config.codex_home);
     let home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;

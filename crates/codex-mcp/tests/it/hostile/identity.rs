@@ -1,5 +1,7 @@
 //! The identities of several servers with one name.
 
+use std::fs;
+
 use serde_json::json;
 use testkit::fake::Plan;
 use testkit::{Home, Launch, McpClient, Signal};
@@ -47,4 +49,22 @@ async fn second_server_gets_a_number_and_killed_identity_is_free() {
         assert!(client.finish().await.success());
     }
     assert!(!note("arch").exists() && !note("arch-2").exists());
+}
+
+#[tokio::test]
+async fn status_warns_of_a_team_that_does_not_exist() {
+    let home = Home::new("");
+    let warnings = async || {
+        let mut client = server(&home).await;
+        let status = client.call_tool("codex_status", json!({})).await;
+        assert!(client.finish().await.success());
+        status["structuredContent"]["warnings"].to_string()
+    };
+    let told = warnings().await;
+    assert!(told.contains("there is no team builders"), "{told}");
+    let team = home.atm_home().join(".claude/teams/builders");
+    fs::create_dir_all(&team).unwrap();
+    fs::write(team.join("config.json"), r#"{"members": []}"#).unwrap();
+    let told = warnings().await;
+    assert!(!told.contains("there is no team"), "{told}");
 }
