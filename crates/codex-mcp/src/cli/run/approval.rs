@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// The question to a person whose run needs to write but has a read-only sandbox.
 const READ_ONLY: &str = "\
 The sandbox is read-only here, and what is asked for has to be written.
-  Go on with --sandbox workspace-write, for this run alone? [y/N]";
+  Go on with --sandbox workspace-write, for this run and its thread? [y/N]";
 
 /// The output for questions to a person.
 pub(super) trait Dialog {

@@ -45,7 +45,7 @@ async fn write_access_is_offered_before_the_first_turn() {
     let args = ["x", "--until", "files=a.txt", "--until", "commits=1"];
     for (answer, code) in [("\n", 3), ("n\n", 3), ("y\n", 0)] {
         let terminal = Terminal::runs(stage.run_command(&args));
-        let offer = "Go on with --sandbox workspace-write, for this run alone? [y/N]";
+        let offer = "Go on with --sandbox workspace-write, for this run and its thread? [y/N]";
         let mut terminal = terminal.shows(offer).await;
         assert!(!terminal.seen.contains("turn 1 of"), "{}", terminal.seen);
         terminal.types(answer);
