@@ -6,7 +6,9 @@ use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{self, ActionKind, Decision};
 use codex_engine::logic::approval_text;
 use codex_engine::logic::form::{self, Field};
+use codex_engine::logic::progress::without_shell;
 use codex_protocol::codex::Ask;
+use common::text::one_line;
 use common::timestamp::{minute, timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
@@ -24,6 +26,9 @@ const MOST_OFFERED: usize = 256 * 1024;
 
 /// The limit of the details that records of jobs have, in bytes of JSON: models read these.
 const RECORDED_DETAILS: usize = 32 * 1024;
+
+/// The longest summary, in bytes.
+const SUMMARY: usize = 500;
 
 /// The keys of a session's question that a job has under other names.
 const RENAMED_KEYS: [&str; 9] = [
@@ -247,6 +252,16 @@ impl StoredQuestion {
         }
     }
 
+    /// What is asked, in one line: the command, or else the text.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let command = self.details.as_ref().and_then(|all| all.get("command"));
+        match command.and_then(Value::as_str) {
+            Some(command) => one_line(&without_shell(command), SUMMARY),
+            None => one_line(&self.text, SUMMARY),
+        }
+    }
+
     /// Whether its text leaves out part of what is asked.
     #[must_use]
     pub fn is_shortened(&self) -> bool {
@@ -327,6 +342,21 @@ mod tests {
         };
         let bounded = read(&new_question(&open("ls"), Some(&bound)));
         assert_eq!(bounded.decisions, [Decision::Decline, Decision::Cancel]);
+    }
+
+    #[test]
+    fn summary_is_the_command_or_else_the_text() {
+        let asked = StoredQuestion::new(&open("/bin/bash -lc 'touch y5'"), false);
+        assert_eq!(asked.summary(), "touch y5");
+        let without_details = StoredQuestion {
+            details: None,
+            ..asked
+        };
+        let summary = without_details.summary();
+        assert!(
+            summary.starts_with("Codex wants to run a command. "),
+            "{summary}"
+        );
     }
 
     #[test]

@@ -177,6 +177,12 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
     }
 }
 
+/// One line without control characters, at a terminal no wider than a table.
+pub(super) fn within_terminal(text: &str) -> String {
+    let columns = output::stdout_columns().map_or(usize::MAX, |columns| columns.max(WIDTH));
+    shortened(text, columns)
+}
+
 /// The path of a directory, with `~` for the home directory.
 pub(super) fn shown_directory(path: &str) -> String {
     below_home(path, environment::home().as_deref())

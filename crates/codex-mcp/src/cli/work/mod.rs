@@ -25,6 +25,7 @@ use super::prompt::{self, PromptError};
 use super::runtime;
 use super::serve::HostEndpointError;
 use super::stored::{complain, configuration};
+use super::table::within_terminal;
 use super::wrong_state::{Verb, WrongState};
 use session::HostedSession;
 
@@ -328,8 +329,9 @@ impl Target {
         };
         session.explained(verb, session.act(act).await).await?;
         let (short, done) = (session.short(), verb.done());
-        let text = session.question_text(&question);
-        writeln!(output::stdout(), "{short}: {question} {done}: {text}")?;
+        let asked = session.question_summary(&question);
+        let line = format!("{short}: {question} {done}: {asked}");
+        writeln!(output::stdout(), "{}", within_terminal(&line))?;
         Ok(ExitCode::SUCCESS)
     }
 }

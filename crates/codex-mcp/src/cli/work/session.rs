@@ -7,7 +7,7 @@ use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::events::{Event, ResponseMode};
 use codex_engine::logic::session::State;
 use codex_engine::{AppServers, Attachment, SessionHandle};
-use common::text::{one_line, shell_word};
+use common::text::shell_word;
 use host_process::connect;
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
@@ -39,9 +39,6 @@ const MOST_QUESTIONS: usize = 200;
 
 /// How long Codex may take to accept a text. It takes some milliseconds.
 const STEER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How much is shown of a question that was answered, in bytes.
-const SHOWN: usize = 500;
 
 /// What can be done with a session in which no turn runs.
 const NEXT_TURN: &str = "a message from its client or `codex-mcp top` begins the next turn";
@@ -93,11 +90,10 @@ impl HostedSession {
         &self.questions
     }
 
-    /// The text of a question, on one line.
-    pub(super) fn question_text(&self, id: &str) -> String {
+    /// What a question asks, on one line.
+    pub(super) fn question_summary(&self, id: &str) -> String {
         let asked = self.questions.iter().find(|one| one.id == id);
-        let text = asked.map(|one| one.question.text.as_str());
-        one_line(text.unwrap_or_default(), SHOWN)
+        asked.map_or_else(String::new, |one| one.question.summary())
     }
 
     /// Its ID, as it is shown at a terminal.

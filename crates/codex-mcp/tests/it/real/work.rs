@@ -101,11 +101,10 @@ async fn question_is_answered_at_a_terminal(release: &str) {
     assert!(refused.contains("the message is empty"), "{refused}");
     assert!(!work.stage.file("made.txt").exists());
     let said = work.succeed(&["approve", short]).await;
-    assert!(
-        said.starts_with(&format!("{short}: {question} approved: ")),
-        "{said}"
-    );
-    assert!(said.contains("touch made.txt"), "{said}");
+    let approved = format!("{short}: {question} approved: ");
+    assert!(said.starts_with(&approved), "{said}");
+    assert!(said.ends_with("touch made.txt\n"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
     work.wait_for(&session, &["idle"]).await;
     assert!(work.stage.file("made.txt").exists());
     let late = work.refused(&["approve", &session]).await;
