@@ -34,6 +34,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 const HEADINGS: [&str; 7] = ["ID", "KIND", "STATE", "AGE", "TOKENS", "DOING", "DIRECTORY"];
 
+/// What to do about work that is asking.
+const HOW_TO_ANSWER: &str = "\
+asking: `codex-mcp logs ID` shows the question of a session, `codex-mcp jobs show ID` that of a job;
+        `codex-mcp approve ID` or `codex-mcp decline ID` answers it";
+
 const MEANING: &str = "\
 Sessions are those of clients that a host process serves. A client that is served alone shows \
 its sessions with the tool codex_session. Jobs and runs are those of the store that wait or run; \
@@ -185,6 +190,9 @@ fn print_table(work: &[Work]) -> Result<(), Failure> {
     } else {
         let now = SystemTime::now();
         table::write(HEADINGS, work.iter().map(|one| cells(one, now)), &mut out)?;
+        if work.iter().any(Work::is_asking) {
+            writeln!(out, "\n{HOW_TO_ANSWER}")?;
+        }
     }
     out.flush()?;
     Ok(())

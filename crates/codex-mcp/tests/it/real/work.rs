@@ -82,6 +82,8 @@ async fn question_is_answered_at_a_terminal(release: &str) {
     let asked = work.wait_for(&session, &["waiting_approval"]).await;
     let question = asked["actions"][0]["requestId"].as_str().unwrap();
     let short = &session[..13];
+    let listed = work.succeed(&["ps"]).await;
+    assert!(listed.contains("asking: `codex-mcp logs ID`"), "{listed}");
     let log = work.succeed(&["logs", short]).await;
     let asks = format!("asks ({question}): command: ");
     assert!(
