@@ -12,6 +12,7 @@ use supervise::spawn::{Program, become_program};
 
 use super::Failure;
 use super::session::HostedSession;
+use crate::cli::stored::complain;
 
 /// The variable that has the token for the program: its command line can be read by others.
 const TOKEN: &str = "CODEX_MCP_ATTACH_TOKEN";
@@ -25,7 +26,17 @@ pub(super) async fn open(session: &HostedSession) -> Result<io::Error, Failure> 
     // The program inherits the connection, so that the host stays as long as the program runs.
     let kept = fcntl(&stream, FcntlArg::F_SETFD(FdFlag::empty()));
     kept.map_err(|error| Failure::NotStarted(error.into()))?;
+    // This process becomes Codex, so nothing can be printed after Codex's own advice.
+    complain("note", &advice(session.short()));
     Ok(become_program(&program(answer)))
+}
+
+/// Codex's own command to continue has an address and a token that nobody else has.
+fn advice(session: &str) -> String {
+    format!(
+        "the command that Codex prints at its end does not work. To attach again, run `codex-mcp \
+         attach {session}`; to end the session, `codex-mcp cancel {session}`."
+    )
 }
 
 fn program(answer: AttachAnswer) -> Program {
@@ -45,4 +56,18 @@ fn program(answer: AttachAnswer) -> Program {
         |directory: &PathBuf| fs::canonicalize(directory).is_ok_and(|it| it == *directory);
     program.cwd = answer.directory.filter(is_itself);
     program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_commands_that_work() {
+        let advice = advice("sess_2f6c1d3e");
+        for command in ["attach", "cancel"] {
+            let command = format!("codex-mcp {command} sess_2f6c1d3e`");
+            assert!(advice.contains(&command), "{advice}");
+        }
+    }
 }
