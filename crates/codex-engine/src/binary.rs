@@ -63,6 +63,25 @@ pub enum NoCodex {
         /// The source of the choice.
         from: Source,
     },
+    /// The chosen name is neither on PATH nor in the current directory.
+    #[error("there is no `{name}` (from {from}) on PATH or in this directory")]
+    NoSuchName {
+        /// The chosen name.
+        name: String,
+        /// The source of the choice.
+        from: Source,
+    },
+}
+
+impl NoCodex {
+    /// The error, and what to do about it.
+    #[must_use]
+    pub fn with_remedy(&self) -> String {
+        format!(
+            "{self}; install Codex with `npm install -g @openai/codex`, or name it with \
+             --codex-bin or CODEX_MCP_CODEX_BIN"
+        )
+    }
 }
 
 /// Finds the Codex to run: `chosen`, or the first on PATH.
@@ -85,7 +104,7 @@ pub fn find_for(
 ) -> Result<CodexBinary, NoCodex> {
     let on_path = |name: &str| on_path(name, directory);
     let (path, source) = match chosen {
-        Some((path, source)) => (absolute(in_path_or_directory(path, on_path)), source),
+        Some((path, source)) => (in_path_or_directory(path, &source, on_path)?, source),
         None => (on_path("codex").ok_or(NoCodex::NotOnPath)?, Source::Path),
     };
     if !is_executable(&path) {
@@ -126,12 +145,25 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// A bare name is looked up on PATH, as a shell would.
-fn in_path_or_directory(path: PathBuf, on_path: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
+/// The absolute path of the chosen program. A bare name is looked up on PATH, as a shell would, and
+/// then in the current directory.
+fn in_path_or_directory(
+    path: PathBuf,
+    source: &Source,
+    on_path: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<PathBuf, NoCodex> {
     let bare = path.components().count() == 1 && path.is_relative();
-    match path.to_str() {
-        Some(name) if bare && !name.starts_with('.') => on_path(name).unwrap_or(path),
-        _ => path,
+    let name = path.to_str().filter(|name| bare && !name.starts_with('.'));
+    let Some(name) = name else {
+        return Ok(absolute(path));
+    };
+    let found = absolute(on_path(name).unwrap_or_else(|| path.clone()));
+    match found.exists() {
+        true => Ok(found),
+        false => Err(NoCodex::NoSuchName {
+            name: name.to_owned(),
+            from: source.clone(),
+        }),
     }
 }
 
@@ -233,6 +265,18 @@ mod tests {
         let path = root.path().join("codex");
         program(&path);
         assert_eq!(chosen(&path).unwrap().native, path);
+    }
+
+    #[test]
+    fn name_that_is_no_program_is_refused_as_a_name() {
+        let error = chosen(Path::new("no-such-program-on-path")).unwrap_err();
+        assert!(matches!(error, NoCodex::NoSuchName { .. }), "{error}");
+        let told = error.with_remedy();
+        assert!(
+            told.starts_with("there is no `no-such-program-on-path` (from"),
+            "{told}"
+        );
+        assert!(told.contains("npm install -g @openai/codex"), "{told}");
     }
 
     #[test]

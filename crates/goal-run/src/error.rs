@@ -153,10 +153,7 @@ pub enum RunError {
         caller: Caller,
     },
     /// There is no Codex to run.
-    #[error(
-        "{0}; install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or \
-         CODEX_MCP_CODEX_BIN"
-    )]
+    #[error("{}", .0.with_remedy())]
     NoCodex(NoCodex),
     /// The sandbox of this release does not protect the repository's hooks and settings.
     #[error(

@@ -127,10 +127,7 @@ pub enum BadJobSpec {
     #[error("prompt must not be empty")]
     NoPrompt,
     /// There is no Codex.
-    #[error(
-        "{0}; install Codex with `npm install -g @openai/codex`, or name it with --codex-bin or \
-         CODEX_MCP_CODEX_BIN"
-    )]
+    #[error("{}", .0.with_remedy())]
     NoCodex(#[from] NoCodex),
     /// There is no such profile.
     #[error(transparent)]

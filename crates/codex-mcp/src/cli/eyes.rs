@@ -252,7 +252,7 @@ fn install(error: &NoCodex) -> &'static str {
         NoCodex::NotOnPath => {
             "Install it with `npm install -g @openai/codex`, or name one with --codex-bin."
         }
-        NoCodex::NotExecutable { .. } => "Name another one.",
+        NoCodex::NotExecutable { .. } | NoCodex::NoSuchName { .. } => "Name another one.",
     }
 }
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use codex_config::profile as profiles;
 use codex_config::profile::{NoProfile, ProfileName};
+use codex_engine::binary::NoCodex;
 use codex_engine::command::Settings;
 use codex_engine::logic::progress::CurrentStep;
 use codex_engine::logic::review::Review;
 use codex_engine::logic::session::Timeouts;
-use codex_engine::{Engine, Launch, Options};
+use codex_engine::{Engine, EngineError, Launch, LaunchError, Options};
 use codex_protocol::codex::Effort;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::{duration, output};
@@ -105,6 +106,20 @@ enum Failure {
     Runtime(io::Error),
     #[error("cannot write to stdout: {0}")]
     Write(io::Error),
+    #[error("{}", .0.with_remedy())]
+    NoCodex(NoCodex),
+}
+
+impl Failure {
+    /// A tool's result has the remedy for a missing Codex in its hint; here the error has it.
+    fn of_review(error: ReviewError) -> Self {
+        if let ReviewError::Engine(EngineError::Launch(launch)) = &error
+            && let LaunchError::NoCodex(none) = launch.as_ref()
+        {
+            return Self::NoCodex(none.clone());
+        }
+        Self::Review(error)
+    }
 }
 
 /// An error in the terms of the command line.
@@ -176,7 +191,7 @@ async fn review(
     };
     let reviewed = run_review(&engine, settings, asked).await;
     engine.shut_down().await;
-    Ok(reviewed?)
+    reviewed.map_err(Failure::of_review)
 }
 
 fn engine(config: &Config, timeout: Duration) -> Engine {

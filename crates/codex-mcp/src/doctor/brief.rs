@@ -50,7 +50,7 @@ pub(crate) async fn brief(config: &Config, limit: Duration) -> CodexState {
     let codex = match found {
         Ok(codex) => codex,
         Err(NoCodex::NotOnPath) => return CodexState::NotInstalled,
-        Err(error @ NoCodex::NotExecutable { .. }) => {
+        Err(error @ (NoCodex::NotExecutable { .. } | NoCodex::NoSuchName { .. })) => {
             return CodexState::Unusable(error.to_string());
         }
     };

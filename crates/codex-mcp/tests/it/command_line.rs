@@ -82,6 +82,28 @@ fn directory_of_trust_is_not_the_global_one() {
     );
 }
 
+#[test]
+fn missing_codex_of_a_review_and_of_setup_is_named_with_the_remedy() {
+    let home = Home::new("");
+    let choice = ["--codex-bin", "no-such-codex"];
+    let said = say(&home, &[&["review", "x"], &choice[..]].concat(), &[]);
+    assert_eq!(said.code, 3, "{}", said.stderr);
+    for words in [
+        "there is no `no-such-codex`",
+        "npm install -g @openai/codex",
+    ] {
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+    }
+    let said = say(
+        &home,
+        &[&["setup", "cursor", "--yes"], &choice[..]].concat(),
+        &[],
+    );
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    let named = said.stderr.contains("there is no `no-such-codex`");
+    assert!(named, "{}", said.stderr);
+}
+
 /// `--repo` is the same as `--cwd`, as it is in the tools.
 #[test]
 fn repo_is_an_alias_of_cwd() {

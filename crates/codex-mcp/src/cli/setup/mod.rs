@@ -17,6 +17,7 @@ use client_setup::files::ConfigFile;
 use client_setup::logic::clients::Client;
 use client_setup::logic::plan::ServerProcess;
 use client_setup::receipts::Receipts;
+use codex_engine::binary::NoCodex;
 use common::output;
 use mcp_server::{Api, Group};
 use safe_files::state_directory::state_directory;
@@ -112,8 +113,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEAM")]
     team: Option<TeamName>,
 
-    /// Have clients start `codex-mcp serve` with this --codex-bin, the path of Codex. Clients that
-    /// are started from a desktop find it only in directories of the system.
+    /// Have clients start `codex-mcp serve` with the path of this Codex: a path, or a name on PATH.
+    /// Clients that are started from a desktop find Codex only in directories of the system.
     #[arg(long, value_name = "PATH", conflicts_with = "project")]
     codex_bin: Option<PathBuf>,
 }
@@ -150,8 +151,10 @@ enum Failure {
     NobodyToAsk,
     #[error("--json needs --yes or --dry-run")]
     JsonAsks,
-    #[error("--codex-bin has to be the path of a file, in UTF-8: {}", .0.display())]
-    NoCodex(PathBuf),
+    #[error(transparent)]
+    NoCodex(#[from] NoCodex),
+    #[error("--codex-bin: the path {} is not UTF-8, which clients' files need", .0.display())]
+    CodexNotText(PathBuf),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     #[error("cannot start `codex login`: {0}")]
@@ -173,9 +176,10 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             complain("error", &error.to_string());
             match error {
-                Failure::JsonAsks | Failure::NoProjectFile(_) | Failure::NoCodex(_) => {
-                    ExitCode::from(exit::usage_code(Some("setup")))
-                }
+                Failure::JsonAsks
+                | Failure::NoProjectFile(_)
+                | Failure::NoCodex(_)
+                | Failure::CodexNotText(_) => ExitCode::from(exit::usage_code(Some("setup"))),
                 _ => ExitCode::from(exit::FAILED),
             }
         }

@@ -1,10 +1,11 @@
 //! What clients are to start, by the options of `setup` and the way this program was installed.
 
 use std::io;
-use std::path::{self, PathBuf};
+use std::path::{Path, PathBuf};
 
 use client_setup::logic::entry::{ServeOption, WantedEntry};
 use codex_config::logic::codex_servers::{OWN_NAME, OWN_PACKAGE};
+use codex_engine::binary::{self, Source};
 
 use super::super::serve_args;
 use super::change::program;
@@ -75,13 +76,17 @@ fn options(args: &Args) -> Result<Vec<ServeOption>, Failure> {
         options.push(("--team", team.to_string()));
     }
     if let Some(codex) = &args.codex_bin {
-        // Clients start in other directories.
-        let path = path::absolute(codex).ok().filter(|path| path.is_file());
-        let word = path.and_then(|path| path.into_os_string().into_string().ok());
-        let word = word.ok_or_else(|| Failure::NoCodex(codex.clone()))?;
-        options.push(("--codex-bin", word));
+        options.push(("--codex-bin", codex_path(codex)?));
     }
     Ok(options)
+}
+
+/// The path of the Codex that the user names: clients start in other directories, and with another
+/// PATH.
+fn codex_path(named: &Path) -> Result<String, Failure> {
+    let found = binary::find(Some((named.to_owned(), Source::FlagOrVariable)))?;
+    let path = found.chosen.into_os_string().into_string();
+    path.map_err(|path| Failure::CodexNotText(path.into()))
 }
 
 /// The variables that clients without an environment for servers have to be told, where they are

@@ -23,7 +23,7 @@ pub(super) fn none(error: &NoCodex) -> Finding {
         NoCodex::NotOnPath => {
             format!("Install Codex with `{INSTALL}`, or say where it is with {NAME_IT}.")
         }
-        NoCodex::NotExecutable { from, .. } => {
+        NoCodex::NotExecutable { from, .. } | NoCodex::NoSuchName { from, .. } => {
             format!("Correct the path in {from}, or take it out to use the `codex` on PATH.")
         }
     };
