@@ -17,6 +17,7 @@ mod submit;
 mod wait;
 mod watcher;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use agent_team::{ClaimError, Member};
@@ -109,8 +110,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn act(args: &Args) -> Result<ExitCode, Failure> {
     let config = load(args)?;
-    if args.store.is_some() && !matches!(args.verb, Verb::Submit(_)) {
-        must_exist(&config.jobs.store.value)?;
+    if args.store.is_some() {
+        match &args.verb {
+            Verb::Submit(_) => directory_must_exist(&config.jobs.store.value)?,
+            _ => must_exist(&config.jobs.store.value)?,
+        }
     }
     runtime::block_on(args.verb.act(config)).map_err(Failure::Runtime)?
 }
@@ -165,6 +169,17 @@ fn must_exist(store: &Location) -> Result<(), Failure> {
         Some(path) if !path.exists() => Err(Failure::Cannot(format!(
             "there is no job store {store}; correct --store, or leave it out. `codex-mcp jobs \
              submit` makes one"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A named store is created in a directory that exists: in another, its path is mistyped.
+fn directory_must_exist(store: &Location) -> Result<(), Failure> {
+    match store.path().and_then(Path::parent) {
+        Some(directory) if !directory.is_dir() => Err(Failure::Cannot(format!(
+            "there is no directory {} for the job store; correct --store, or make the directory",
+            directory.display()
         ))),
         _ => Ok(()),
     }

@@ -207,6 +207,20 @@ async fn missing_store_is_an_error_unless_a_job_is_submitted() {
 }
 
 #[tokio::test]
+async fn submitted_job_makes_no_directory_for_a_named_store() {
+    let stage = JobsFixture::new().await;
+    let missing = stage.home.root().join("missing/jobs.db");
+    let output = stage.run(&["submit", "p", "--store", missing.to_str().unwrap()]);
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""));
+    assert!(
+        output.stderr.contains("there is no directory"),
+        "{}",
+        output.stderr
+    );
+    assert!(!missing.parent().unwrap().exists());
+}
+
+#[tokio::test]
 async fn job_is_resolved_by_id_prefix() {
     let stage = JobsFixture::new().await;
     for id in [
