@@ -426,7 +426,7 @@ impl EngineObserver for Records {
         let thread = given.thread.as_str();
         self.prompted(id, event, Some(thread), given.text);
         if let (Persistence::Persistent, Some(turns)) = (given.persistence, turns) {
-            let prompt = (turns > 0).then_some(given.text);
+            let prompt = (turns > 0).then_some(given.task.unwrap_or(given.text));
             self.touched(thread, given.cwd, turns, prompt);
         }
     }

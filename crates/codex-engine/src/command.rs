@@ -311,6 +311,9 @@ pub struct Prompt {
     /// How long a question of the turn stays open, if not as long as the session says.
     #[serde(default)]
     pub approval_timeout: Option<Duration>,
+    /// The user's task, if the text is built around it. Lists of threads show the task alone.
+    #[serde(default)]
+    pub task: Option<String>,
 }
 
 /// What has begun a turn.

@@ -22,6 +22,8 @@ pub struct PromptRecord<'a> {
     pub persistence: Persistence,
     /// The prompt's text.
     pub text: &'a str,
+    /// The user's task in it, if the prompt is built around one.
+    pub task: Option<&'a str>,
 }
 
 /// The kind of input to a thread.

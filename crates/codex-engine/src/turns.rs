@@ -165,7 +165,8 @@ impl Engine {
             Purpose::ShutdownSummary => InputKind::ShutdownSummary,
         };
         entry.flush_kept().await;
-        tell(&*self.owner.observer, entry, number, kind, &prompt.text);
+        let (text, task) = (prompt.text.as_str(), prompt.task.as_deref());
+        tell(&*self.owner.observer, entry, number, kind, text, task);
         let response = match &prompt.review {
             Some(target) => {
                 let thread_id = &entry.thread;
@@ -277,7 +278,7 @@ pub(super) async fn steer(
     };
     let (server, _) = entry.server();
     let number = entry.look(|machine, _| machine.turns());
-    tell(observer, entry, number, InputKind::Steer, text);
+    tell(observer, entry, number, InputKind::Steer, text, None);
     let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
     match steered {
         Ok(_) => Ok(()),
@@ -297,7 +298,14 @@ async fn until_started(entry: &Entry) {
     let _ = timeout(START_TIMEOUT, starting).await;
 }
 
-fn tell(observer: &dyn EngineObserver, entry: &Entry, number: u64, kind: InputKind, text: &str) {
+fn tell(
+    observer: &dyn EngineObserver,
+    entry: &Entry,
+    number: u64,
+    kind: InputKind,
+    text: &str,
+    task: Option<&str>,
+) {
     let turn = TurnRef {
         session: entry.id.clone(),
         number,
@@ -310,6 +318,7 @@ fn tell(observer: &dyn EngineObserver, entry: &Entry, number: u64, kind: InputKi
         cwd: settings.thread.cwd.as_deref(),
         persistence: settings.persistence,
         text,
+        task,
     });
 }
 

@@ -116,6 +116,7 @@ impl<W: Watcher> Driver<'_, W> {
         let engine = self.context.engine;
         let before = engine.inspect(&session)?.progress;
         let mut prompt = Prompt::text(text);
+        prompt.task = Some(self.spec.task.clone());
         prompt.overrides.sandbox = self.sandbox_to_reapply.take();
         let turn = engine.prompt(&session, prompt).await?;
         Ok(TurnStart::Turn(turn, before))

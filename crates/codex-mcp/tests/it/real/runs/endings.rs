@@ -137,7 +137,7 @@ async fn finished_run_is_listed_with_a_completed_turn() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     let row = listed.lines().nth(1).unwrap();
     assert!(row.contains("  ended  completed  no  "), "{listed}");
-    assert!(row.contains("Read the README"), "{listed}");
+    assert!(row.ends_with("  Read the README"), "{listed}");
     assert!(!listed.contains("interrupted"), "{listed}");
 }
 
