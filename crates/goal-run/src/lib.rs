@@ -33,6 +33,7 @@
     )
 )]
 
+mod active_run;
 mod caller;
 mod clock;
 mod drive;

@@ -18,6 +18,7 @@ use git_probe::{Git, Submodules};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::active_run::ActiveRun;
 use super::caller::Caller;
 use super::clock::RunClock;
 use super::error::{ReadOnlyCause, RunError};
@@ -122,6 +123,10 @@ pub async fn drive<W: Watcher>(
     mut inspector: RepoInspector,
 ) -> Result<RunResult, RunError> {
     spec.check()?;
+    // Until the run is over.
+    let active = ActiveRun::begin(inspector.top());
+    let caller = context.watcher.caller();
+    context.warn(active.as_ref().and_then(|run| run.warning(caller)));
     if let Some(git) = git_for_commits(spec, &inspector) {
         // Before the snapshot of the start: commits of earlier runs do not belong to this run.
         let recovered = private::recover(git, &context.name, context.stop).await;
@@ -130,7 +135,6 @@ pub async fn drive<W: Watcher>(
     let start = inspector.start().await?;
     let private = private_git(&context.name, spec, &inspector).await?;
     if private.is_some() {
-        let caller = context.watcher.caller();
         context.warn(uncommitted_warning(&start, caller));
     }
     let of_rules = context

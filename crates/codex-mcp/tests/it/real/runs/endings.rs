@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use scripted_model::{Reply, Script, Usage};
+use scripted_model::{Gate, Reply, Script, Usage};
 use serde_json::json;
 use testkit::Signal;
 use testkit::process::{signal, wait_until_gone};
@@ -139,6 +139,25 @@ async fn finished_run_is_listed_with_a_completed_turn() {
     assert!(row.contains("  ended  completed  no  "), "{listed}");
     assert!(row.ends_with("  Read the README"), "{listed}");
     assert!(!listed.contains("interrupted"), "{listed}");
+}
+
+#[tokio::test]
+async fn second_run_in_a_repository_is_warned() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("first", [Reply::say("One.").behind(&gate)])
+        .otherwise([Reply::say("Two.")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let first = stage.run_command(&["--json", "first"]).spawn().unwrap();
+    gate.reached(1).await;
+    let mut second = stage.run_command(&["--json", "second"]);
+    let second = second.output().await.unwrap();
+    let words = "another run works in this repository";
+    let told = String::from_utf8(second.stderr).unwrap();
+    assert!(told.contains(words), "{told}");
+    gate.release();
+    let first = stage.finish_run(first).await;
+    assert!(!first.stderr.contains(words), "{}", first.stderr);
 }
 
 /// A grant of one run does not apply to the next, though newer releases remember it.
