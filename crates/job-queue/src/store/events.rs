@@ -1,5 +1,6 @@
 //! The events of jobs, in order.
 
+use super::cells::{count, readable};
 use super::error::Fault;
 use super::pool::Purpose;
 use super::rows::bound;
@@ -70,7 +71,7 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError`].
+    /// [`StoreError`], also if one of them cannot be read: callers read on after the last one.
     pub async fn events(
         &self,
         job: &JobId,
@@ -80,11 +81,17 @@ impl JobStore {
         let sql = "SELECT sequence, at, kind, data FROM codex_events \
                    WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) AND sequence > $2 \
                    ORDER BY sequence LIMIT $3";
-        let values = vec![job.as_str().into(), after.into(), limit.into()];
-        self.stored(sql, values).await
+        let look = async |connection: &mut Connection| {
+            let values = vec![job.as_str().into(), after.into(), limit.into()];
+            let rows = connection.rows(sql, values).await?;
+            rows.iter()
+                .map(StoredEvent::read)
+                .collect::<Result<_, Fault>>()
+        };
+        reading!(self, look)
     }
 
-    /// The last `most` events of a job, oldest first.
+    /// The last `most` events of a job, oldest first, without those that cannot be read.
     ///
     /// # Errors
     ///
@@ -93,19 +100,28 @@ impl JobStore {
         let sql = "SELECT sequence, at, kind, data FROM codex_events \
                    WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
                    ORDER BY sequence DESC LIMIT $2";
-        let mut events = self
-            .stored(sql, vec![job.as_str().into(), most.into()])
-            .await?;
+        let look = async |connection: &mut Connection| {
+            let values = vec![job.as_str().into(), most.into()];
+            let rows = connection.rows(sql, values).await?;
+            readable(&rows, StoredEvent::read)
+        };
+        let mut events = reading!(self, look)?;
         events.reverse();
         Ok(events)
     }
 
-    async fn stored(&self, sql: &str, values: Vec<Value>) -> Result<Vec<StoredEvent>, StoreError> {
+    /// The number of the latest event of a job, 0 before the first. A number that cannot be read is
+    /// an error: no event can follow it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn latest_event(&self, job: &JobId) -> Result<u32, StoreError> {
+        let sql = "SELECT COALESCE(MAX(sequence), 0) AS last FROM codex_events \
+                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1)";
         let look = async |connection: &mut Connection| {
-            let rows = connection.rows(sql, values.clone()).await?;
-            rows.iter()
-                .map(StoredEvent::read)
-                .collect::<Result<_, Fault>>()
+            let row = connection.row(sql, vec![job.as_str().into()]).await?;
+            row.map_or(Ok(0), |row| count(&row, "last"))
         };
         reading!(self, look)
     }

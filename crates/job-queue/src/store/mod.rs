@@ -19,7 +19,8 @@
 //! - Codex's questions and instructions to workers are signed too, each for one attempt. A
 //!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
-//! - Others may write any row. A job whose row cannot be read fails, and lists leave out such rows.
+//! - Others may write any row. A job whose row cannot be read fails, and lists leave out such rows,
+//!   as the last events of a job do.
 //! - PostgreSQL stores no NUL character; both databases get U+FFFD in its place.
 //!
 //! sqlx has a thread for each connection to SQLite; no process is started on these threads.

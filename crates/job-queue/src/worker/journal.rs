@@ -203,9 +203,8 @@ impl Journal {
         if let Some(next) = self.next.get() {
             return Ok(next);
         }
-        let last = async || worker.store.tail(&claim.job, 1).await;
+        let last = async || worker.store.latest_event(&claim.job).await;
         let last = worker.store_health.retry(last).await?;
-        let last = last.last().map_or(0, |event| event.sequence);
         Ok(last.saturating_add(1))
     }
 

@@ -122,8 +122,11 @@ impl Host {
     }
 
     fn run_jobs(&self, args: &[&str]) -> (i32, String, String) {
+        self.run(&[&["jobs"], args].concat())
+    }
+
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
-            .arg("jobs")
             .args(args)
             .env_clear()
             .envs(self.home.env())

@@ -291,3 +291,35 @@ async fn unreadable_row_stops_no_other_job() {
     }
     host.finish(worker).await;
 }
+
+/// An event that nobody can read hides neither its job nor another one. The control is the same list
+/// before there is such an event.
+#[tokio::test]
+async fn unreadable_event_hides_no_job() {
+    let database = Database::new().await;
+    let host = database.host(OthersJobs::Leave);
+    let store = host.open().await;
+    let mut insider = database.insider().await;
+    let spoiled = submit(&store, host.request("wait")).await;
+    let other = submit(&store, host.request("wait too")).await;
+    let worker = host.worker();
+    for running in [&spoiled, &other] {
+        wait_until(&store, running, JobState::Running).await;
+    }
+    let assert_listed = || {
+        let (code, listed, said) = host.run(&["ps"]);
+        assert_eq!(code, 0, "{said}");
+        for shown in [&spoiled, &other] {
+            assert!(listed.contains(&shown.as_str()[..8]), "{listed}");
+        }
+    };
+    assert_listed();
+    insider
+        .run(&format!(
+            "INSERT INTO codex_events (job, sequence, at, kind, data) \
+             SELECT seq, 1099511627776, 0, 'k', '{{}}' FROM codex_jobs WHERE id = '{spoiled}'"
+        ))
+        .await;
+    assert_listed();
+    host.finish(worker).await;
+}

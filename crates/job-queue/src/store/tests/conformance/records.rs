@@ -29,6 +29,46 @@ pub(super) async fn events_are_numbered_and_read_in_parts(stage: &TestStore) {
     assert_eq!(store.tail(&new_job("").id, 3).await.unwrap(), []);
 }
 
+/// Others can write any event. The next one has to follow it, so its number is not skipped.
+pub(super) async fn malformed_event_is_left_out_of_the_tail(stage: &TestStore) {
+    let store = stage.open().await;
+    let new = new_job("p");
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    assert_eq!(store.latest_event(&new.id).await.unwrap(), 0);
+    let event = NewEvent {
+        kind: "item".to_owned(),
+        data: "{}".to_owned(),
+    };
+    store.append(&claimed.claim, &[event]).await.unwrap();
+    assert_eq!(store.latest_event(&new.id).await.unwrap(), 1);
+    let good = store.tail(&new.id, 9).await.unwrap();
+    let mut malformed = vec!["1099511627776, 0, 'k', '{}'"];
+    // SQLite alone stores values of any type in a column.
+    if stage.location.path().is_some() {
+        malformed.push("2, 0, 'k', X'ff'");
+    }
+    let spoil = async |connection: &mut Connection| {
+        for values in &malformed {
+            let sql = format!(
+                "INSERT INTO codex_events (job, sequence, at, kind, data) \
+                 SELECT seq, {values} FROM codex_jobs"
+            );
+            assert_eq!(connection.run(&sql, Vec::new()).await?, 1, "{sql}");
+        }
+        Ok(())
+    };
+    writing!(store, spoil).unwrap();
+    assert_eq!(store.tail(&new.id, 9).await.unwrap(), good);
+    for strict in [
+        store.events(&new.id, 1, 9).await.map(drop),
+        store.latest_event(&new.id).await.map(drop),
+    ] {
+        let error = strict.unwrap_err();
+        assert!(matches!(error, StoreError::Unreadable { .. }), "{error}");
+    }
+}
+
 /// A worker repeats a call whose answer was lost.
 pub(super) async fn events_appended_again_are_stored_once(stage: &TestStore) {
     let store = stage.open().await;
