@@ -2,7 +2,7 @@
 //! and each step is written as HTML once.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use work_board::WorkBoard;
 use work_board::logic::conversation::{Change, Conversation};
 
+use crate::logic::access::CredentialId;
 use crate::page::session as page;
+use crate::places::{Place, Places};
 use crate::refusal::{NO_SESSION, Refusal};
 
 /// How many of the latest messages are kept, for browsers whose connection was lost.
@@ -24,7 +26,10 @@ const KEPT: usize = 2000;
 const KEPT_BYTES: usize = 2 << 20;
 
 /// The most conversations that are followed at a time.
-const FEEDS: usize = 16;
+const FEEDS: u32 = 16;
+
+/// The most of them that are read with the same credential, so that nobody keeps others from all.
+const FEEDS_OF_ONE: u32 = FEEDS / 2;
 
 /// How much text of all conversations is kept, in bytes (24 MiB). They share it equally.
 const ALL_TEXT: usize = 24 << 20;
@@ -77,6 +82,7 @@ pub(crate) struct Reader {
     /// The number of the last message that was read.
     after: u64,
     progress: watch::Receiver<Progress>,
+    _place: Arc<Place>,
 }
 
 /// A message for the page.
@@ -98,6 +104,8 @@ pub(crate) struct Feed {
     is_ready: watch::Sender<bool>,
     /// Held as long as somebody has the feed, also after its end.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
+    /// The places of those who read it, each for all readers with the same credential.
+    places: Mutex<HashMap<CredentialId, Weak<Place>>>,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +134,7 @@ impl Feed {
             progress: watch::Sender::new(Progress { latest, end: None }),
             is_ready: watch::Sender::new(false),
             permit: Mutex::new(Some(permit)),
+            places: Mutex::default(),
         }
     }
 
@@ -135,13 +144,25 @@ impl Feed {
         look(&state.conversation, state.latest)
     }
 
-    /// A reader of the messages after number `after`.
-    pub(crate) fn read(self: &Arc<Self>, after: u64) -> Reader {
+    fn read(self: &Arc<Self>, after: u64, place: Arc<Place>) -> Reader {
         Reader {
             feed: Arc::clone(self),
             after,
             progress: self.progress.subscribe(),
+            _place: place,
         }
+    }
+
+    /// The place of the holder of a credential for this feed, if there is one.
+    fn place(&self, owner: &CredentialId, readers: &Arc<Places>) -> Option<Arc<Place>> {
+        let mut places = lock(&self.places);
+        places.retain(|_, place| place.strong_count() > 0);
+        if let Some(place) = places.get(owner).and_then(Weak::upgrade) {
+            return Some(place);
+        }
+        let place = Arc::new(readers.take(owner)?);
+        places.insert(owner.clone(), Arc::downgrade(&place));
+        Some(place)
     }
 
     fn take(&self, answer: SessionAnswer) {
@@ -271,6 +292,8 @@ pub(crate) struct Feeds {
     board: Arc<WorkBoard>,
     feeds: Mutex<HashMap<String, Followed>>,
     free: Arc<Semaphore>,
+    /// The places of all readers. A credential has one for each feed that is read with it.
+    readers: Arc<Places>,
 }
 
 /// A feed, and how it is ended.
@@ -280,12 +303,30 @@ struct Followed {
 }
 
 impl Feeds {
-    pub(crate) fn new(board: Arc<WorkBoard>) -> Self {
+    /// Feeds with at most so many readers.
+    pub(crate) fn new(board: Arc<WorkBoard>, most_readers: u32) -> Self {
         Self {
             board,
             feeds: Mutex::default(),
-            free: Arc::new(Semaphore::new(FEEDS)),
+            free: Arc::new(Semaphore::new(FEEDS as usize)),
+            readers: Places::with_share(most_readers, FEEDS_OF_ONE),
         }
+    }
+
+    /// A reader of the messages of a feed after number `after`, for the holder of a credential.
+    pub(crate) fn read(
+        &self,
+        feed: &Arc<Feed>,
+        after: u64,
+        owner: &CredentialId,
+    ) -> Result<Reader, Refusal> {
+        let place = feed.place(owner, &self.readers).ok_or_else(|| {
+            Refusal::Conflict(format!(
+                "{FEEDS_OF_ONE} sessions are watched with this credential, which is the most; close \
+                 the page of one of them"
+            ))
+        })?;
+        Ok(feed.read(after, place))
     }
 
     /// The conversation of a session, when its first events are there.
@@ -324,7 +365,7 @@ impl Feeds {
 
     /// Bounds each feed to its share. Those that have ended count as long as somebody reads them.
     fn share(&self, feeds: &HashMap<String, Followed>) {
-        let count = FEEDS - self.free.available_permits();
+        let count = FEEDS as usize - self.free.available_permits();
         for followed in feeds.values() {
             followed.feed.share(count);
         }
@@ -396,6 +437,12 @@ mod tests {
         Arc::new(Feed::new("s", free.try_acquire_owned().unwrap()))
     }
 
+    fn reader(feed: &Arc<Feed>, after: u64) -> Reader {
+        let owner = CredentialId::of_test("a test");
+        let place = feed.place(&owner, &Places::new(2)).unwrap();
+        feed.read(after, place)
+    }
+
     fn keep(feed: &Feed, data: String) {
         let mut state = lock(&feed.state);
         state.keep(data);
@@ -421,24 +468,24 @@ mod tests {
             keep(&feed, number.to_string());
         }
         let end = feed.look(|_, latest| latest);
-        assert!(matches!(read(&mut feed.read(end)), (all, None) if all.is_empty()));
-        let (numbers, next) = read(&mut feed.read(end - 2));
+        assert!(matches!(read(&mut reader(&feed, end)), (all, None) if all.is_empty()));
+        let (numbers, next) = read(&mut reader(&feed, end - 2));
         assert_eq!(numbers, [end - 1, end]);
         assert!(next.is_none());
         for gone in [begin, end + 1, 0, u64::MAX] {
-            let (numbers, next) = read(&mut feed.read(gone));
+            let (numbers, next) = read(&mut reader(&feed, gone));
             assert_eq!(numbers, Vec::<u64>::new());
             assert!(matches!(next, Some(Next::Gap)), "{gone}");
         }
         let kept = u64::try_from(KEPT).unwrap();
-        let (numbers, _) = read(&mut feed.read(end - kept));
+        let (numbers, _) = read(&mut reader(&feed, end - kept));
         assert_eq!(numbers.len(), KEPT);
     }
 
     #[tokio::test]
     async fn reader_waits_for_the_next_message_and_for_the_end() {
         let feed = feed();
-        let mut reader = feed.read(feed.look(|_, latest| latest));
+        let mut reader = reader(&feed, feed.look(|_, latest| latest));
         let (next, ()) = tokio::join!(reader.next(), async { keep(&feed, "x".to_owned()) });
         assert!(matches!(next, Next::Message(message) if &*message.data == "x"));
         keep(&feed, "last".to_owned());
@@ -455,7 +502,7 @@ mod tests {
             let ending = CancellationToken::new();
             feeds.insert(session.to_owned(), Followed { feed, ending });
         }
-        let reader = feeds["watched"].feed.read(0);
+        let reader = reader(&feeds["watched"].feed, 0);
         // Somebody may wait for the first events.
         assert!(permit(&free, &mut feeds).is_err());
         for followed in feeds.values() {
@@ -471,11 +518,38 @@ mod tests {
         drop(reader);
     }
 
+    /// Somebody who may only look could otherwise watch all sessions that can be watched at a time.
+    #[test]
+    fn one_credential_reads_only_some_feeds() {
+        let places = Places::with_share(100, FEEDS_OF_ONE);
+        let [one, other] = ["one", "other"].map(CredentialId::of_test);
+        let feeds: Vec<Arc<Feed>> = (0..FEEDS).map(|_| feed()).collect();
+        let (theirs, rest) = feeds.split_at(FEEDS_OF_ONE as usize);
+        let held: Vec<Arc<Place>> = theirs
+            .iter()
+            .map(|feed| feed.place(&one, &places).unwrap())
+            .collect();
+        // Another page of the same session takes no other place.
+        let again = theirs[0].place(&one, &places).unwrap();
+        assert!(rest[0].place(&one, &places).is_none());
+        for feed in [&theirs[0], &rest[0]] {
+            assert!(feed.place(&other, &places).is_some());
+        }
+        drop(held);
+        assert!(rest[0].place(&one, &places).is_some());
+        drop(again);
+        assert!(
+            lock(&theirs[0].places)
+                .values()
+                .all(|place| place.upgrade().is_none())
+        );
+    }
+
     #[test]
     fn reader_that_takes_nothing_holds_no_messages() {
         let feed = feed();
         let begin = feed.look(|_, latest| latest);
-        let mut readers: Vec<Reader> = (0..100).map(|_| feed.read(begin)).collect();
+        let mut readers: Vec<Reader> = (0..100).map(|_| reader(&feed, begin)).collect();
         let mut all: Vec<Weak<str>> = Vec::new();
         for _ in 0..1000 {
             keep(&feed, "x".repeat(256 << 10));
@@ -490,7 +564,7 @@ mod tests {
         let held = || all.iter().filter_map(Weak::upgrade).map(|data| data.len());
         assert_eq!(held().sum::<usize>(), KEPT_BYTES);
         assert!(matches!(readers[0].next().now_or_never(), Some(Next::Gap)));
-        feed.share(FEEDS);
-        assert_eq!(held().sum::<usize>(), ALL_KEPT_BYTES / FEEDS);
+        feed.share(FEEDS as usize);
+        assert_eq!(held().sum::<usize>(), ALL_KEPT_BYTES / FEEDS as usize);
     }
 }

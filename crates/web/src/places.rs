@@ -29,9 +29,14 @@ pub(crate) struct Place {
 impl Places {
     /// So many places, of which the same credential gets half.
     pub(crate) fn new(most: u32) -> Arc<Self> {
+        Self::with_share(most, most / 2)
+    }
+
+    /// So many places, of which the same credential gets `most_of_one`.
+    pub(crate) fn with_share(most: u32, most_of_one: u32) -> Arc<Self> {
         Arc::new(Self {
             most,
-            most_of_one: most / 2,
+            most_of_one,
             free: Arc::new(Semaphore::new(most as usize)),
             taken: Mutex::default(),
         })

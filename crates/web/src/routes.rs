@@ -64,7 +64,7 @@ pub async fn serve(
             CredentialStore::new(&state),
             authorities,
         )),
-        feeds: Arc::new(Feeds::new(Arc::clone(&board))),
+        feeds: Arc::new(Feeds::new(Arc::clone(&board), streams::MOST_WATCHERS)),
         board,
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),

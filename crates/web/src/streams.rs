@@ -113,7 +113,7 @@ pub(crate) async fn of_session(
         .and_then(|last| last.to_str().ok());
     let after = last.and_then(|last| last.parse().ok()).unwrap_or(after);
     let place = place(&app, &caller)?;
-    let reader = Some((feed.read(after), place));
+    let reader = Some((app.feeds.read(&feed, after, &caller.id)?, place));
     let news = stream::unfold(reader, |reader| async move {
         let (mut reader, place) = reader?;
         match reader.next().await {

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{WebFixture, start};
+use super::{WebFixture, start, start_session};
 use crate::jobs::wait_for;
 use crate::real::{CodexFixture, VERSION};
 use testkit::http::Request;
@@ -427,6 +427,51 @@ async fn pages_that_watch_a_job_are_bounded() {
         (last.status == 200).then_some(())
     })
     .await;
+    web.finish().await;
+}
+
+/// How many sessions may be watched with the same credential.
+const SESSIONS_OF_ONE: usize = 8;
+
+/// The holder of a token who may only look could watch all sessions that can be watched at a time, and
+/// so keep the user from every other one.
+#[tokio::test]
+async fn sessions_that_one_credential_watches_are_bounded() {
+    let mut web = web().await;
+    let mut all = Vec::new();
+    for _ in 0..=SESSIONS_OF_ONE {
+        let session = start_session(&mut web, "work").await;
+        web.client.until_idle(&session).await;
+        wait_for("the session on the page", async || {
+            web.hosts_session(&session).await.then_some(())
+        })
+        .await;
+        // A reader that begins elsewhere is told to load the page anew, and ends.
+        let page = web
+            .browser("GET", &format!("/sessions/{session}"))
+            .send()
+            .await;
+        let events = page
+            .body
+            .split('"')
+            .find(|word| word.contains("/events?after="));
+        all.push(events.expect(&page.body).to_owned());
+    }
+    let token = web.run(&["token", "--look", "a display"]).await;
+    let (last, first) = all.split_last().unwrap();
+    let mut open = Vec::new();
+    for events in first {
+        open.push(web.request("GET", events).bearer(&token).events().await);
+    }
+    // A second page of a session that is watched takes nothing more.
+    let again = web.request("GET", &first[0]).bearer(&token);
+    drop(again.events().await);
+    let refused = web.request("GET", last).bearer(&token).send().await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    // The control: the user watches it.
+    let mut page = web.browser("GET", last).events().await;
+    assert!(page.next().await.is_some());
+    drop((open, page));
     web.finish().await;
 }
 
