@@ -258,7 +258,7 @@ pub(crate) async fn check_origin(
     }
 }
 
-/// Lets a request of somebody who is known pass, and says who that is.
+/// Lets a request of somebody who is known pass, and says who that is, also to those who get the response.
 pub(crate) async fn check_caller(
     State(access): State<Arc<AccessControl>>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -279,7 +279,9 @@ pub(crate) async fn check_caller(
                 connection.recognise(&caller.id);
             }
             request.extensions_mut().insert(caller.clone());
-            until_revoked(next.run(request).await, access, caller)
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(caller.clone());
+            until_revoked(response, access, caller)
         }
         Err(refusal) => refusal.for_request(request.headers()),
     }

@@ -1,5 +1,6 @@
 //! Bounds the memory of the answers that are being sent, all together: a client may take its time to
-//! read a page or a picture of many MiB, and there can be hundreds of clients.
+//! read a page or a picture of many MiB, and there can be hundreds of clients. Nobody takes so much that
+//! nothing is left for others.
 
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::{StreamExt, stream};
-use tokio::sync::Semaphore;
 
+use crate::auth::Caller;
+use crate::places::Places;
 use crate::refusal::Refusal;
 
 /// The unit of the budget, in bytes. Smaller answers are free: there are as many as connections.
@@ -19,17 +21,21 @@ const UNIT: usize = 64 * 1024;
 /// What all answers may take at a time: 48 MiB.
 const UNITS: u32 = 768;
 
+/// What the answers with the same credential may take of them. A longer answer counts as this much, as
+/// it could not be sent otherwise.
+const UNITS_OF_ONE: u32 = UNITS / 2;
+
 /// The budget of an endpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Budget(Arc<Semaphore>);
+pub(crate) struct Budget(Arc<Places>);
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(UNITS as usize)))
+        Self(Places::with_share(UNITS, UNITS_OF_ONE))
     }
 }
 
-/// Answers with 503 as long as other answers take all there is.
+/// Answers with 503 as long as other answers take all there is, or all that the same credential gets.
 pub(crate) async fn bound(
     State(budget): State<Budget>,
     headers: HeaderMap,
@@ -41,11 +47,13 @@ pub(crate) async fn bound(
     let length = response.body().size_hint().exact().unwrap_or_default();
     let units = u32::try_from(length / UNIT as u64)
         .unwrap_or(u32::MAX)
-        .min(UNITS);
-    if units == 0 {
+        .min(UNITS_OF_ONE);
+    let caller = response.extensions().get::<Caller>().cloned();
+    // Without a credential there are only refusals, the form to sign in, and our script and style sheet.
+    let Some(caller) = caller.filter(|_| units > 0) else {
         return response;
-    }
-    let Ok(held) = budget.0.try_acquire_many_owned(units) else {
+    };
+    let Some(held) = budget.0.take_many(&caller.id, units) else {
         return Refusal::Busy.for_request(&headers);
     };
     response.map(|body| {
@@ -71,36 +79,64 @@ fn pieces(mut whole: Bytes) -> impl Iterator<Item = Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use axum::Router;
     use axum::body::to_bytes;
-    use axum::http::StatusCode;
+    use axum::extract::ConnectInfo;
+    use axum::http::{StatusCode, header};
     use axum::middleware::from_fn_with_state;
     use axum::routing::get;
     use tower_service::Service as _;
 
     use super::*;
+    use crate::auth::{AccessControl, check_caller};
+    use crate::logic::access::{Kind, NewCredential, Scope, Secret};
+    use crate::logic::authority::Authorities;
+    use crate::store::CredentialStore;
 
     const LARGE: usize = 30 << 20;
 
-    fn request(path: &str) -> Request {
-        Request::builder().uri(path).body(Body::empty()).unwrap()
+    fn request(path: &str, token: &Secret) -> Request {
+        let bearer = format!("Bearer {}", token.reveal());
+        let request = Request::builder().uri(path);
+        let request = request.header(header::AUTHORIZATION, bearer);
+        let mut request = request.body(Body::empty()).unwrap();
+        let from: SocketAddr = ([127, 0, 0, 1], 1).into();
+        request.extensions_mut().insert(ConnectInfo(from));
+        request
     }
 
+    /// A reader who may only look and takes their time is refused further answers. The control is
+    /// somebody else, who gets theirs.
     #[tokio::test]
     async fn large_answers_are_refused_while_others_are_being_read() {
+        let state = tempfile::tempdir().unwrap();
+        let store = CredentialStore::new(state.path());
+        let [slow, other, third] = [Scope::Look, Scope::Decide, Scope::Decide].map(|scope| {
+            let (kind, name) = (Kind::Token, "a test".parse().unwrap());
+            store.add(NewCredential { kind, name, scope }).unwrap().1
+        });
+        let authorities = Authorities::new(([127, 0, 0, 1], 1).into(), Vec::new());
+        let access = Arc::new(AccessControl::new(store, authorities));
         let mut routes: Router = Router::new()
             .route("/large", get(|| async { vec![b'x'; LARGE] }))
             .route("/small", get(|| async { "small" }))
+            .layer(from_fn_with_state(access, check_caller))
             .layer(from_fn_with_state(Budget::new(), bound));
-        let first = routes.call(request("/large")).await.unwrap();
-        assert_eq!(first.status(), StatusCode::OK);
-        let second = routes.call(request("/large")).await.unwrap();
-        assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
-        let small = routes.call(request("/small")).await.unwrap();
-        assert_eq!(small.status(), StatusCode::OK);
+        let mut get =
+            async |path: &str, token: &Secret| routes.call(request(path, token)).await.unwrap();
+        let (ok, busy) = (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE);
+        let first = get("/large", &slow).await;
+        assert_eq!(first.status(), ok);
+        assert_eq!(get("/large", &slow).await.status(), busy);
+        assert_eq!(get("/small", &slow).await.status(), ok);
+        let theirs = get("/large", &other).await;
+        assert_eq!(theirs.status(), ok);
+        // All of the budget is taken.
+        assert_eq!(get("/large", &third).await.status(), busy);
         let read = to_bytes(first.into_body(), usize::MAX).await.unwrap();
         assert_eq!(read.len(), LARGE);
-        let third = routes.call(request("/large")).await.unwrap();
-        assert_eq!(third.status(), StatusCode::OK);
+        assert_eq!(get("/large", &slow).await.status(), ok);
     }
 }

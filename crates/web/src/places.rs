@@ -18,10 +18,11 @@ pub(crate) struct Places {
     taken: Mutex<HashMap<CredentialId, u32>>,
 }
 
-/// A place, until it is dropped.
+/// A place, or several that were taken together, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     owner: CredentialId,
+    many: u32,
     places: Arc<Places>,
     _permit: OwnedSemaphorePermit,
 }
@@ -44,15 +45,22 @@ impl Places {
 
     /// A place for the holder of a credential, if there is one.
     pub(crate) fn take(self: &Arc<Self>, owner: &CredentialId) -> Option<Place> {
+        self.take_many(owner, 1)
+    }
+
+    /// So many places for the holder of a credential, if there are as many.
+    pub(crate) fn take_many(self: &Arc<Self>, owner: &CredentialId, many: u32) -> Option<Place> {
         let mut taken = lock(&self.taken);
         let theirs = taken.get(owner).copied().unwrap_or_default();
-        if theirs >= self.most_of_one {
+        let theirs = theirs.saturating_add(many);
+        if theirs > self.most_of_one {
             return None;
         }
-        let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
-        taken.insert(owner.clone(), theirs + 1);
+        let permit = Arc::clone(&self.free).try_acquire_many_owned(many).ok()?;
+        taken.insert(owner.clone(), theirs);
         Some(Place {
             owner: owner.clone(),
+            many,
             places: Arc::clone(self),
             _permit: permit,
         })
@@ -76,7 +84,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = lock(&self.places.taken);
         if let Some(theirs) = taken.get_mut(&self.owner) {
-            *theirs -= 1;
+            *theirs -= self.many;
             if *theirs == 0 {
                 taken.remove(&self.owner);
             }
