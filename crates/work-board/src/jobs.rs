@@ -1,12 +1,12 @@
 //! Jobs and runs, as the page shows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
 use common::sync::lock;
 use host_process::logic::handshake::StepSummary;
-use job_queue::activity;
+use job_queue::activity::{self, JobActivity};
 use job_queue::event_line;
 use job_queue::job_json;
 use job_queue::logic::{JobId, JobPrefix, JobState};
@@ -43,6 +43,34 @@ pub struct ShownJob {
     pub criteria: Value,
     /// What has happened last, each in a line, oldest first.
     pub log: Vec<LogLine>,
+}
+
+/// What is shown of the events of a job, which are taken one after the other.
+#[derive(Default)]
+struct ShownEvents {
+    activity: JobActivity,
+    criteria: Value,
+    log: VecDeque<LogLine>,
+}
+
+impl ShownEvents {
+    fn take(&mut self, event: &StoredEvent) {
+        self.activity.take(event);
+        if let Some(criteria) = criteria(event) {
+            self.criteria = criteria;
+        }
+        let Some(words) = event_line::line(event) else {
+            return;
+        };
+        if self.log.len() == LOG_WITHIN as usize {
+            self.log.pop_front();
+        }
+        self.log.push_back(LogLine {
+            sequence: event.sequence,
+            at: event.at,
+            words,
+        });
+    }
 }
 
 /// Fingerprint of a job, which changes whenever the page of the job does.
@@ -154,7 +182,11 @@ impl JobBoard {
     }
 
     async fn step(&self, job: &JobId) -> Result<Option<StepSummary>, StoreError> {
-        Ok(step_of(&self.jobs.tail(job, activity::TAIL).await?))
+        let mut steps = JobActivity::default();
+        let store = self.jobs.store().await?;
+        let each = store.each_of_tail(job, activity::TAIL, |event| steps.take(&event));
+        each.await?;
+        Ok(step_of(&steps))
     }
 
     /// A job, and what the page shows of it; `None` if there is none. The caller must drop it before its
@@ -170,16 +202,19 @@ impl JobBoard {
             Some(_) => VERDICT_WITHIN,
             None => LOG_WITHIN.max(activity::TAIL),
         };
-        let events = self.jobs.tail(&id, most).await?;
+        let mut events = ShownEvents::default();
+        let store = self.jobs.store().await?;
+        let each = store.each_of_tail(&id, most, |event| events.take(&event));
+        each.await?;
         let is_running = view.job.summary.state == JobState::Running;
-        let step = step_of(&events).filter(|_| is_running);
+        let step = step_of(&events.activity).filter(|_| is_running);
         let work = Work {
             has_problems: job_json::has_problems(&view.job),
             ..Work::of_job(&view.job.summary, answerable(&view.questions), step)
         };
         Ok(Some(ShownJob {
-            criteria: criteria(&events),
-            log: log(&events),
+            criteria: events.criteria,
+            log: events.log.into(),
             view,
             work,
         }))
@@ -225,35 +260,21 @@ impl JobBoard {
     }
 }
 
-fn step_of(events: &[StoredEvent]) -> Option<StepSummary> {
+fn step_of(activity: &JobActivity) -> Option<StepSummary> {
     let now = SystemTime::now();
-    activity::current_step(events, now).map(|step| StepSummary {
+    activity.step(now).map(|step| StepSummary {
         words: step.words,
         since: now.checked_sub(step.took).unwrap_or(now),
     })
 }
 
-fn log(events: &[StoredEvent]) -> Vec<LogLine> {
-    let line = |event: &StoredEvent| {
-        Some(LogLine {
-            sequence: event.sequence,
-            at: event.at,
-            words: event_line::line(event)?,
-        })
-    };
-    let mut log: Vec<LogLine> = events.iter().rev().filter_map(line).collect();
-    log.truncate(LOG_WITHIN as usize);
-    log.reverse();
-    log
-}
-
-/// The latest verdict on the criteria of a run.
-fn criteria(events: &[StoredEvent]) -> Value {
-    let verdict = events.iter().rev().find_map(|event| {
-        let mut data: Value = serde_json::from_str(&event.data).ok()?;
-        data.get_mut("criteria").map(Value::take)
-    });
-    verdict.unwrap_or_default()
+/// The verdict on the criteria of a run in an event of ours.
+fn criteria(event: &StoredEvent) -> Option<Value> {
+    if !event.kind.starts_with("codex-mcp/") {
+        return None;
+    }
+    let mut data: Value = serde_json::from_str(&event.data).ok()?;
+    data.get_mut("criteria").map(Value::take)
 }
 
 /// The questions that can be answered on this machine.

@@ -1,5 +1,7 @@
 //! The events of jobs, in order.
 
+use std::ops::RangeInclusive;
+
 use super::cells::{count, readable};
 use super::error::Fault;
 use super::pool::Purpose;
@@ -17,6 +19,10 @@ const CUT: &str = "codex-mcp/cut";
 
 /// How many events one statement inserts. SQLite allows 32,766 parameters in a statement.
 const AT_ONCE: usize = 200;
+
+/// How much of the events of a job is in memory at a time where each is needed only once, in bytes
+/// (4 MiB). A longer event is read alone.
+const LONGEST_PART: u64 = 4 << 20;
 
 /// The outcome of appending events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +116,55 @@ impl JobStore {
         Ok(events)
     }
 
+    /// Passes the events that [`JobStore::tail`] returns to `take`, oldest first. Only some MiB of them
+    /// are in memory at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; some events may have been passed then.
+    pub async fn each_of_tail(
+        &self,
+        job: &JobId,
+        most: u32,
+        mut take: impl FnMut(StoredEvent),
+    ) -> Result<(), StoreError> {
+        let sql = "SELECT sequence, CAST(OCTET_LENGTH(data) AS BIGINT) AS size FROM codex_events \
+                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
+                   ORDER BY sequence DESC LIMIT $2";
+        let look = async |connection: &mut Connection| {
+            let values = vec![job.as_str().into(), most.into()];
+            let rows = connection.rows(sql, values).await?;
+            readable(&rows, |row| {
+                Ok((count(row, "sequence")?, count(row, "size")?))
+            })
+        };
+        let mut sizes = reading!(self, look)?;
+        sizes.reverse();
+        for part in parts(&sizes) {
+            let events = self.part(job, &part).await?;
+            events.into_iter().for_each(&mut take);
+        }
+        Ok(())
+    }
+
+    /// The events with these numbers, without those that cannot be read.
+    async fn part(
+        &self,
+        job: &JobId,
+        numbers: &RangeInclusive<u32>,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let sql = "SELECT sequence, at, kind, data FROM codex_events \
+                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
+                   AND sequence BETWEEN $2 AND $3 ORDER BY sequence";
+        let look = async |connection: &mut Connection| {
+            let (first, last) = (*numbers.start(), *numbers.end());
+            let values = vec![job.as_str().into(), first.into(), last.into()];
+            let rows = connection.rows(sql, values).await?;
+            readable(&rows, StoredEvent::read)
+        };
+        reading!(self, look)
+    }
+
     /// The number of the latest event of a job, 0 before the first. A number that cannot be read is
     /// an error: no event can follow it.
     ///
@@ -125,6 +180,23 @@ impl JobStore {
         };
         reading!(self, look)
     }
+}
+
+/// Splits events, of which it gets the numbers and sizes, into parts that are in memory at a time.
+fn parts(sizes: &[(u32, u32)]) -> Vec<RangeInclusive<u32>> {
+    let mut parts: Vec<RangeInclusive<u32>> = Vec::new();
+    let mut length = 0;
+    for &(number, size) in sizes {
+        length += u64::from(size);
+        match parts.last_mut() {
+            Some(part) if length <= LONGEST_PART => *part = *part.start()..=number,
+            _ => {
+                parts.push(number..=number);
+                length = size.into();
+            }
+        }
+    }
+    parts
 }
 
 pub(super) async fn append(
@@ -210,4 +282,24 @@ async fn insert(
     let sql = format!("INSERT INTO codex_events (job, sequence, at, kind, data) VALUES {rows}");
     connection.run(&sql, values).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u32 = 1 << 20;
+
+    #[test]
+    fn part_of_the_events_is_bounded() {
+        let parts_of = |sizes: &[(u32, u32)]| -> Vec<(u32, u32)> {
+            let parts = parts(sizes).into_iter().map(RangeInclusive::into_inner);
+            parts.collect()
+        };
+        assert_eq!(parts_of(&[]), []);
+        assert_eq!(parts_of(&[(7, 10), (8, 20), (9, 30)]), [(7, 9)]);
+        // Numbers that are missing, and an event that is longer than a part.
+        let sizes = [(1, MIB), (3, 3 * MIB), (4, 1), (5, 16 * MIB), (7, 0)];
+        assert_eq!(parts_of(&sizes), [(1, 3), (4, 4), (5, 5), (7, 7)]);
+    }
 }

@@ -48,7 +48,8 @@ use records::{
     changed_session_is_unproven, credentials_are_masked_when_a_job_ends,
     events_appended_again_are_stored_once, events_are_numbered_and_read_in_parts,
     hostile_text_is_stored_as_text, job_survives_reopening,
-    malformed_event_is_left_out_of_the_tail, text_that_is_too_long_is_refused,
+    long_events_are_passed_one_after_the_other, malformed_event_is_left_out_of_the_tail,
+    text_that_is_too_long_is_refused,
 };
 use waits::{
     continued_wait_keeps_its_end, lost_recheck_keeps_the_job_waiting,
@@ -115,6 +116,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         events_are_numbered_and_read_in_parts
         events_appended_again_are_stored_once
         malformed_event_is_left_out_of_the_tail
+        long_events_are_passed_one_after_the_other
         lists_are_newest_first_and_count_all
         counts_are_right_in_a_storm
         hostile_text_is_stored_as_text

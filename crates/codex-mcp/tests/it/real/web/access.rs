@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use job_queue::store::{JobStore, NewEvent, NewJob, Request as JobRequest, new_worker_id};
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script};
+use serde_json::json;
+use settings::store_access::Access;
 use testkit::McpClient;
-use testkit::process::{cpu_time, pss_kib, signal};
+use testkit::process::{cpu_time, peak_kib, pss_kib, signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -394,6 +397,41 @@ async fn memory_is_bounded_under_huge_requests() {
     assert!((400..500).contains(&status(&long).await));
     assert_eq!(status(&web.browser("GET", "/api/work")).await, 200);
     assert!(pss_kib(pid).unwrap() < MOST_MEMORY);
+    web.finish().await;
+}
+
+/// By how much the memory of the server may grow for the page of a job, in KiB.
+const MOST_FOR_A_JOB: u64 = 64 * 1024;
+
+/// The outputs of the job have 150 MiB, and the page shows none of them.
+#[tokio::test]
+async fn memory_is_bounded_under_long_outputs_of_a_job() {
+    let web = web().await;
+    let pid = web.server.id().unwrap();
+    let before = peak_kib(pid).unwrap();
+    let state = web.stage.home.state_home().join("codex-mcp");
+    let location = state.join("jobs.db").to_str().unwrap().parse().unwrap();
+    let store = JobStore::open(&location, &Access::of(state)).await.unwrap();
+    let job = NewJob::new(JobRequest::new("p", "/repo"));
+    store.submit(&job).await.unwrap();
+    let (worker, lease) = (new_worker_id(), Duration::from_secs(600));
+    let claimed = store.claim(&worker, "here", lease).await.unwrap().unwrap();
+    let item = json!({ "type": "command_execution", "id": "1", "command": "true",
+        "aggregated_output": "x".repeat(1 << 20), "exit_code": 0, "status": "completed" });
+    let events = vec![
+        NewEvent {
+            kind: "item.completed".to_owned(),
+            data: json!({ "type": "item.completed", "item": item }).to_string(),
+        };
+        10
+    ];
+    for _ in 0..15 {
+        store.append(&claimed.claim, &events).await.unwrap();
+    }
+    let page = web.get(&format!("/jobs/{}", job.id)).await;
+    assert!(page.contains("exit code 0: true"), "{page}");
+    let grown = peak_kib(pid).unwrap() - before;
+    assert!(grown < MOST_FOR_A_JOB, "{grown}");
     web.finish().await;
 }
 

@@ -29,6 +29,27 @@ pub(super) async fn events_are_numbered_and_read_in_parts(stage: &TestStore) {
     assert_eq!(store.tail(&new_job("").id, 3).await.unwrap(), []);
 }
 
+/// The events are longer than what is in memory at a time.
+pub(super) async fn long_events_are_passed_one_after_the_other(stage: &TestStore) {
+    let store = stage.open().await;
+    let new = new_job("p");
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let events = [1, 3, 6, 1, 2].map(|mib| NewEvent {
+        kind: "item".to_owned(),
+        data: "x".repeat(mib << 20),
+    });
+    store.append(&claimed.claim, &events).await.unwrap();
+    for most in [0, 1, 4, 9] {
+        let mut passed = Vec::new();
+        let each = store.each_of_tail(&new.id, most, |event| passed.push(event));
+        each.await.unwrap();
+        let tail = store.tail(&new.id, most).await.unwrap();
+        // The events are too long for a message of `assert_eq!`.
+        assert!(passed == tail, "{most}");
+    }
+}
+
 /// Others can write any event. The next one has to follow it, so its number is not skipped.
 pub(super) async fn malformed_event_is_left_out_of_the_tail(stage: &TestStore) {
     let store = stage.open().await;
@@ -60,6 +81,10 @@ pub(super) async fn malformed_event_is_left_out_of_the_tail(stage: &TestStore) {
     };
     writing!(store, spoil).unwrap();
     assert_eq!(store.tail(&new.id, 9).await.unwrap(), good);
+    let mut passed = Vec::new();
+    let each = store.each_of_tail(&new.id, 9, |event| passed.push(event));
+    each.await.unwrap();
+    assert_eq!(passed, good);
     for strict in [
         store.events(&new.id, 1, 9).await.map(drop),
         store.latest_event(&new.id).await.map(drop),
