@@ -9,10 +9,16 @@ function say(text, isError) {
   status.classList.toggle("error", Boolean(isError));
 }
 
-// After a question has come or gone, for how long the buttons of the others are not to be pressed, in
-// milliseconds: they may have moved under the pointer.
+// After a question has come or gone, for how long the buttons of questions are not to be pressed, in
+// milliseconds: they may have moved under the pointer. The page has the class `moved` meanwhile.
 const UNSURE = 500;
-let movedAt = 0;
+let settling;
+
+function unsettle() {
+  document.body.classList.add("moved");
+  clearTimeout(settling);
+  settling = setTimeout(() => document.body.classList.remove("moved"), UNSURE);
+}
 
 function questions(element) {
   return [...element.querySelectorAll("input[name=question]")].map((one) => one.value).join(" ");
@@ -36,7 +42,7 @@ function replace(element, html) {
   const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);
   [...next.querySelectorAll("details")].forEach((one, at) => { one.open = Boolean(unfolded[at]); });
   element.replaceWith(next);
-  if (before && questions(next) !== before) movedAt = Date.now();
+  if (questions(next) !== before) unsettle();
   const focus = active && document.getElementById(active);
   if (focus) focus.focus({ preventScroll: true });
   tick();
@@ -156,7 +162,7 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.hasAttribute("data-live")) return;
   event.preventDefault();
-  if (form.elements.namedItem("question") && Date.now() - movedAt < UNSURE) {
+  if (form.elements.namedItem("question") && document.body.classList.contains("moved")) {
     say("The questions have just changed. Look again, and press once more.", true);
     return;
   }

@@ -16,6 +16,10 @@ use crate::real::team::{make_team, put_mail};
 pub(super) const DESK: (u32, u32) = (1280, 900);
 pub(super) const PHONE: (u32, u32) = (390, 844);
 
+/// The buttons of a question, when they can be pressed.
+const ALLOW: &str = "body:not(.moved) .question button.primary";
+const DECLINE: &str = "body:not(.moved) .question button.danger";
+
 fn asking() -> Script {
     let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
     Script::new().otherwise([touch, Reply::say("It is made.")])
@@ -66,7 +70,7 @@ async fn turn_is_watched_and_decided(size: (u32, u32), scheme: &str) {
     browser.wait_for_text(".question", "touch made.txt").await;
     assert_accessible(&browser, "the session with a question").await;
     assert!(!web.stage.file("made.txt").exists());
-    press(&browser, ".question button.primary").await;
+    press(&browser, ALLOW).await;
     browser.wait_for_text(".step.message", "It is made.").await;
     browser.wait_for_text(".step.asked", "accept, page").await;
     browser.wait_for_text(".state", "idle").await;
@@ -99,10 +103,10 @@ async fn two_browsers_and_a_terminal_have_one_winner() {
     for browser in [&one, &other] {
         sign_in(&web, browser).await;
         browser.open(&path).await;
-        browser.wait_for(".question button.danger").await;
+        browser.wait_for(DECLINE).await;
     }
-    let allow = one.wait_for(".question button.primary").await;
-    let decline = other.wait_for(".question button.danger").await;
+    let allow = one.wait_for(ALLOW).await;
+    let decline = other.wait_for(DECLINE).await;
     let approve = ["approve", session.as_str()];
     let approving = web.shell(&approve);
     // The card of a browser goes as soon as somebody else has decided.
@@ -313,7 +317,8 @@ async fn preset_that_was_cleared_stays_empty() {
     web.finish().await;
 }
 
-/// Another question appears above the one whose button is about to be clicked.
+/// Another question takes the place of the one whose button is about to be clicked, or the first question
+/// appears where something else is about to be clicked.
 #[tokio::test]
 async fn button_that_has_just_moved_is_not_pressed() {
     let mut web = WebFixture::new(testkit::codex::newest(), asking()).await;
@@ -321,14 +326,18 @@ async fn button_that_has_just_moved_is_not_pressed() {
     let driver = Driver::start().await;
     let browser = driver.browser(DESK, "light").await;
     sign_in(&web, &browser).await;
-    browser.wait_for_text(".question", "touch made.txt").await;
     let script = "const part = document.getElementById('work'); \
         const question = part.querySelector('input[name=question]'); \
         const html = part.outerHTML.replaceAll(question.value, 'another'); \
+        if (arguments[0]) question.closest('.question').remove(); \
+        say(''); \
         take({ part: 'work', html }); \
         document.querySelector('.question button.primary').click()";
-    browser.run(script, json!([])).await;
-    browser.wait_for_text("#status", "have just changed").await;
+    for is_first in [false, true] {
+        browser.wait_for(ALLOW).await;
+        browser.run(script, json!([is_first])).await;
+        browser.wait_for_text("#status", "have just changed").await;
+    }
     assert!(!web.stage.file("made.txt").exists());
     let asked = web.get(&format!("/sessions/{session}")).await;
     assert!(asked.contains("Allow once"), "{asked}");
