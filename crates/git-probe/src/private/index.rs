@@ -204,10 +204,7 @@ impl Difference {
     }
 
     fn put(&mut self, entry: &[u8], path: &[u8]) {
-        self.lines.extend(entry);
-        self.lines.push(b'\t');
-        self.lines.extend(path);
-        self.lines.push(0);
+        self.lines.extend(record(entry, path));
     }
 
     /// Makes the index that the repository is to get; `None` if nothing differs. It is
@@ -246,8 +243,7 @@ impl Difference {
             Err(error) if error.is_not_found() => remove_file(new)?,
             Err(error) => return Err(io::Error::other(error).into()),
         }
-        // Git leaves it behind when it is killed.
-        remove_file(&new.with_extension("new.lock"))?;
+        remove_lock_of(new)?;
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
         preparing.output(PUT, &self.lines).await?;
@@ -302,12 +298,13 @@ fn joined(paths: &[Vec<u8>]) -> Vec<u8> {
     terminated.collect::<Vec<_>>().concat()
 }
 
-/// Whether the working tree is still as the index at `copy` has it, for the paths in which
-/// `theirs` differs from `base`. A file with a filter counts as another one, as the filter
-/// may run what Codex has written.
+/// Whether the working tree is still as `theirs` has it, for the paths in which that differs
+/// from `base`. The index for the comparison is made at `compared`: the private index may
+/// have flags and times with which Codex hides changes from git. A file with a filter counts
+/// as another one, as the filter may run what Codex has written.
 pub(super) async fn has_working_tree(
     git: &Git,
-    copy: &Path,
+    compared: &Path,
     base: &IndexListing,
     theirs: &IndexListing,
 ) -> Result<bool, GitError> {
@@ -316,9 +313,17 @@ pub(super) async fn has_working_tree(
     let changed: BTreeSet<&Vec<u8>> = paths
         .filter(|path| base.get(*path) != theirs.get(*path))
         .collect();
+    let records = changed.iter().flat_map(|path| {
+        let entries = theirs.get(*path).into_iter().flatten();
+        entries.flat_map(move |entry| record(entry, path))
+    });
+    let records: Vec<u8> = records.collect();
+    remove_file(compared)?;
+    remove_lock_of(compared)?;
     let mut git = git.clone();
-    git.set("GIT_INDEX_FILE", copy);
-    // Without it, git reads the files.
+    git.set("GIT_INDEX_FILE", compared);
+    git.output(PUT, &records).await?;
+    // Git takes each file for a changed one until it has read it.
     let _ = without_haste(&git).run(REFRESH, &[]).await;
     let output = git.output(DIFFERING, &[]).await?;
     let differing: BTreeSet<&[u8]> = output.split(|byte| *byte == 0).collect();
@@ -335,6 +340,13 @@ pub(super) async fn has_working_tree(
         Some(_) => !differing.contains(&path[..]),
         None => !is_there(path),
     }))
+}
+
+/// Removes the lock that a killed git has left of an index of ours.
+fn remove_lock_of(index: &Path) -> io::Result<()> {
+    let mut lock = index.as_os_str().to_owned();
+    lock.push(".lock");
+    remove_file(Path::new(&lock))
 }
 
 /// The path for the new index of the repository.
@@ -360,7 +372,12 @@ fn is_submodule(entries: Option<&Vec<Vec<u8>>>) -> bool {
     entries.any(|entry| entry.starts_with(SUBMODULE.as_bytes()))
 }
 
-/// Reads `MODE ID STAGE TAB PATH NUL`.
+/// An entry as git lists and reads it: `MODE ID STAGE TAB PATH NUL`.
+fn record(entry: &[u8], path: &[u8]) -> Vec<u8> {
+    [entry, b"\t", path, b"\0"].concat()
+}
+
+/// Reads what [`record`] writes.
 pub(crate) fn entries(output: &[u8]) -> Entries {
     let mut entries = Entries::new();
     for record in output.split(|byte| *byte == 0) {

@@ -45,6 +45,9 @@ const LOGS_BYTES: u64 = 64 * 1024 * 1024;
 /// A copy of the private index, below the directory of the run.
 const INDEX_COPY: &str = "index.private";
 
+/// The index with which the working tree is compared, beside it.
+const COMPARED_INDEX: &str = "index.compared";
+
 /// How many submodules that were refused are named and moved aside, and how many new refs
 /// that were are named.
 const REFUSED_LIMIT: usize = 20;
@@ -252,8 +255,8 @@ impl PrivateGit {
             return Ok(private_state.refs.tip() == self.synced.refs.tip());
         }
         let base = IndexListing(fs::read(self.directory.join(BASE))?);
-        let copy = self.directory.join(INDEX_COPY);
-        match has_working_tree(&self.git, &copy, &base, private_state.staged).await {
+        let compared = self.directory.join(COMPARED_INDEX);
+        match has_working_tree(&self.git, &compared, &base, private_state.staged).await {
             Err(GitError::Cancelled) => Err(GitError::Cancelled),
             compared => Ok(compared.unwrap_or(false)),
         }

@@ -160,6 +160,37 @@ async fn checkout_stays_when_the_working_tree_has_changed() {
     assert_eq!(git(&["show", "main:a.txt"]), "made");
 }
 
+/// What git finds to differ from the private index itself.
+async fn differing(stage: &RepositoryFixture) -> String {
+    let mut git = tokio::process::Command::new("git");
+    let git = git.args(["diff-files", "--name-only"]);
+    let git = git.current_dir(stage.home.work());
+    let git = git.env_clear().envs(stage.home.env());
+    let index = only_directory(stage).join("private/index");
+    let output = git.env("GIT_INDEX_FILE", index).output().await.unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn checkout_stays_when_flags_in_the_index_hide_a_change() {
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        let hide = Reply::shell(format!("git update-index {flag} a.txt"));
+        let paused = PausedRun::new(&[commit("a.txt"), hide], &[Reply::say("Done.")]).await;
+        let stage = paused.kill().await;
+        fs::write(stage.home.work().join("a.txt"), "changed by the user").unwrap();
+        // The control: with the private index, git does not see the change.
+        assert!(!differing(&stage).await.contains("a.txt"), "{flag}");
+        let index = fs::read(stage.git_dir().join("index")).unwrap();
+        let (_, result, stderr) = second_run(&stage, &[]).await;
+        let commits = stage.home.git(&["rev-list", "--count", "main"]);
+        assert_eq!(commits, "1", "{flag}: {stderr}");
+        assert_eq!(fs::read(stage.git_dir().join("index")).unwrap(), index);
+        let warnings = result["warnings"].to_string();
+        assert!(warnings.contains("run `git merge "), "{flag}: {warnings}");
+    }
+}
+
 /// Checks that a run names the obstacle and changes nothing, and that the next run imports the
 /// commit.
 async fn assert_refused_then_imported(first: &[Reply], path: &str, why: &str) {
