@@ -144,8 +144,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "WHOM")]
     pub(super) notify: Vec<Notifier>,
 
-    /// Add the evidence to this file, a line of JSON for each turn. Default: a new
-    /// file below ~/.local/state/codex-mcp/runs.
+    /// Add the evidence to this file outside of the repository, a line of JSON for each
+    /// turn. Default: a new file below ~/.local/state/codex-mcp/runs.
     #[arg(long, value_name = "FILE")]
     evidence: Option<PathBuf>,
 

@@ -31,6 +31,7 @@ use goal_run::{
     drive, templates_for,
 };
 use mcp_server::Defaults;
+use safe_files::directory::resolved;
 use safe_files::off_runtime;
 use serde_json::{Value, json};
 use settings::{Config, Source};
@@ -349,7 +350,7 @@ async fn work(
     spec.settings.thread.cwd = Some(inspector.top().to_owned());
     spec.settings = defaults.apply(spec.settings).await;
     let show = RunDisplay::new(Approver::new(spec.approve), spec.limits.turns());
-    let evidence = evidence(args, config)?;
+    let evidence = evidence(args, config, inspector.top())?;
     // From here on, no path may return before `finish`.
     let (submodules, not_noted) = inspector.submodules().await;
     for warning in &not_noted {
@@ -405,9 +406,15 @@ async fn check_notifiers(
     Ok(checked.map_err(|error| RunError::from(error).for_caller(Caller::Shell))?)
 }
 
-fn evidence(args: &Args, config: &Config) -> Result<EvidenceFile, Failure> {
+/// The file for the evidence of a run in the repository with this top.
+fn evidence(args: &Args, config: &Config, top: &Path) -> Result<EvidenceFile, Failure> {
     let directory = config.jobs.state.join("runs");
     let (path, made) = match args.evidence() {
+        // Codex could change it, and it would change the work that is checked.
+        Some(path) if resolved(path).starts_with(top) => {
+            let why = "it is where Codex works; name a file outside of the repository";
+            (path, Err(io::Error::other(why)))
+        }
         Some(path) => (path, EvidenceFile::at(path)),
         None => (&directory, EvidenceFile::new_in(&directory)),
     };

@@ -361,12 +361,13 @@ async fn evidence_file_whose_path_is_not_utf8_is_reported() {
     let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Done.")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let file = OsStr::from_bytes(b"evidence\xff.jsonl");
+    let file = stage.home.root().join(file);
     let mut command = stage.run_command(&["--json", "x", "--evidence"]);
-    let ran = stage.finish_run(command.arg(file).spawn().unwrap()).await;
+    let ran = stage.finish_run(command.arg(&file).spawn().unwrap()).await;
     ran.assert_done(&["initial"]);
     let shown = ran.result["evidence_file"].as_str().unwrap();
     assert!(shown.ends_with("/evidence\u{fffd}.jsonl"), "{shown}");
-    let lines = fs::read_to_string(stage.home.work().join(file)).unwrap();
+    let lines = fs::read_to_string(file).unwrap();
     assert_eq!(lines.lines().count(), 1, "{lines}");
 }
 
@@ -510,12 +511,18 @@ async fn missing_requirements_are_reported_before_the_first_turn() {
         ("--notify", "mail:nobody@nowhere", "nowhere"),
         ("--evidence", "/nowhere/evidence.jsonl", "/nowhere"),
         ("--evidence", "/", "evidence"),
+        (
+            "--evidence",
+            "evidence.jsonl",
+            "name a file outside of the repository",
+        ),
     ] {
         let ran = stage.run(&["x", flag, value]).await;
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
         let told = ran.result["why"].as_str().unwrap();
         assert!(told.contains(why), "{told}");
     }
+    assert!(!stage.file("evidence.jsonl").exists());
     assert_eq!(stage.model.request_count(), 0);
 }
 
