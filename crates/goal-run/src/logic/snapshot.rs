@@ -240,8 +240,8 @@ impl Snapshot {
         new.map(|(path, _)| path.as_str()).collect()
     }
 
-    /// The branches of the remote that are now at the checked-out commit, and were not before.
-    /// None if all new commits came from elsewhere: somebody else has pushed them.
+    /// The branches of the remote that are at the checked-out commit, if none was there at the
+    /// start. None if all new commits came from elsewhere: somebody else has pushed them.
     pub(super) fn pushed<'a>(&'a self, start: &Self) -> Vec<(&'a str, &'a str)> {
         let head = self.head.found();
         let own = head.filter(|head| !head.history.is_foreign());
@@ -251,9 +251,11 @@ impl Snapshot {
         else {
             return Vec::new();
         };
-        let pushed = remote
-            .iter()
-            .filter(|(name, commit)| *commit == tip && before.get(*name) != Some(tip));
+        // Another branch for a commit that the remote had brings it nothing.
+        if before.values().any(|commit| commit == tip) {
+            return Vec::new();
+        }
+        let pushed = remote.iter().filter(|(_, commit)| *commit == tip);
         pushed
             .map(|(name, commit)| (name.as_str(), commit.as_str()))
             .collect()

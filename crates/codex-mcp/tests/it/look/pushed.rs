@@ -115,6 +115,21 @@ async fn commit_from_before_the_run_counts_when_it_is_pushed() {
 }
 
 #[tokio::test]
+async fn commit_of_the_remote_is_not_pushed_under_another_name() {
+    let scene = Scene::new();
+    scene.with_remote();
+    let run = scene.run(&["pushed"]).await;
+    scene.git(&["push", "--quiet", "origin", "HEAD:refs/heads/x"]);
+    run.assert_first(
+        &run.judged().await,
+        "no: the remote had the checked-out commit",
+    );
+    scene.commit("a");
+    scene.git(&["push", "--quiet", "origin", "HEAD:refs/heads/y"]);
+    run.assert_first(&run.judged().await, "yes: \"y\" of the remote is at");
+}
+
+#[tokio::test]
 async fn branches_of_others_are_not_new() {
     let scene = Scene::new();
     let bare = scene.with_remote();

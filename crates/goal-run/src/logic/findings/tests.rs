@@ -301,6 +301,31 @@ fn fetched_commits_alone_are_no_push() {
     assert_eq!(status(1, Preexisting::Ignored), VerdictStatus::Satisfied);
 }
 
+#[test]
+fn old_commit_on_a_new_branch_of_the_remote_is_no_push() {
+    let at = |commit: &str| {
+        let mut now = start();
+        now.head = head(Some(commit), 4, 0);
+        now.remote = map(&[("main", "aaaa"), ("old", "0000"), ("x", commit)]);
+        now
+    };
+    let finding = |now: &Snapshot| {
+        let verdict = verdict(&["pushed"], &start(), now, Preexisting::Ignored);
+        told(&verdict.iter().next().unwrap().finding)
+    };
+    for commit in ["aaaa", "0000"] {
+        let now = at(commit);
+        assert_eq!(
+            finding(&now),
+            "not yet:   the remote had the checked-out commit at the start | \
+             commit the work, then push it"
+        );
+        assert_eq!(artifacts::new_artifacts(&start(), &now), []);
+    }
+    let found = finding(&at("cccc"));
+    assert_eq!(found, "satisfied: \"x\" of the remote is at cccc");
+}
+
 /// Another branch is checked out.
 #[test]
 fn changes_on_a_named_branch_are_judged() {
