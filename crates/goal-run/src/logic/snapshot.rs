@@ -18,6 +18,19 @@ use super::review::{BranchBase, OtherBranch, ReviewEnd};
 /// How many commits are named; all are counted.
 pub const COMMITS_NAMED: usize = 100;
 
+/// The beginning of the fingerprint of a file that cannot be read.
+pub(crate) const UNREADABLE: &str = "unreadable";
+
+/// The beginning of the fingerprint of a file that was replaced when it was to be read.
+pub(crate) const CHANGING: &str = "changing";
+
+/// Whether the fingerprint of a file says nothing about its content.
+pub(super) fn is_content_unknown(fingerprint: &str) -> bool {
+    [UNREADABLE, CHANGING]
+        .iter()
+        .any(|begin| fingerprint.starts_with(begin))
+}
+
 /// A fact, or why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe<T> {
@@ -230,12 +243,16 @@ pub enum Preexisting {
 }
 
 impl Snapshot {
-    /// The matching files that are new or changed.
+    /// The matching files that are new or changed. Losing the permission to read a file does
+    /// not change it.
     pub(super) fn new_files<'a>(&'a self, start: &'a Self) -> BTreeSet<&'a str> {
         let (Some(now), Some(before)) = (self.files.found(), start.files.found()) else {
             return BTreeSet::new();
         };
-        let is_new = |(path, stamp): &(&String, &String)| before.get(*path) != Some(*stamp);
+        let is_new = |(path, stamp): &(&String, &String)| match before.get(*path) {
+            Some(before) => before != *stamp && !is_content_unknown(stamp),
+            None => true,
+        };
         let new = now.iter().filter(is_new);
         new.map(|(path, _)| path.as_str()).collect()
     }

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use safe_files::untrusted_file::{self, Links};
 
+use crate::logic::snapshot::{CHANGING, UNREADABLE};
+
 /// Longer files are identified by length and modification time, in bytes (64 MiB).
 const READ_LIMIT: u64 = 64 * 1024 * 1024;
 
@@ -85,7 +87,7 @@ impl Fingerprints {
             0..=READ_LIMIT => self.read(path, &attributes),
             _ => Ok(unread("long", &attributes)),
         };
-        let fingerprint = fingerprint.unwrap_or_else(|_| unread("unreadable", &attributes));
+        let fingerprint = fingerprint.unwrap_or_else(|_| unread(UNREADABLE, &attributes));
         match attributes.have_settled(begun) {
             true => self
                 .known
@@ -100,7 +102,7 @@ impl Fingerprints {
         let mut file = opened.map_err(io::Error::other)?;
         // It may be another file by now, even an endless pipe.
         if FileAttributes::of(&file.metadata()?) != *attributes {
-            return Ok(unread("changing", attributes));
+            return Ok(unread(CHANGING, attributes));
         }
         self.chunk.resize(CHUNK, 0);
         let mut hasher = DefaultHasher::new();

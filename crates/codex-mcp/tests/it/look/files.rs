@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -109,6 +109,17 @@ async fn unreadable_file_counts_as_present() {
     let run = scene.run(&["files=secret"]).await;
     options.open(&path).unwrap();
     assert_eq!(beginnings(&run.judged().await), ["yes"]);
+}
+
+/// As root, this proves nothing: root reads such a file.
+#[tokio::test]
+async fn taking_away_the_permission_to_read_is_no_change() {
+    let scene = Scene::new();
+    scene.write("a.txt", "old");
+    let run = scene.run(&["files=a.txt"]).await;
+    let none = fs::Permissions::from_mode(0o000);
+    fs::set_permissions(scene.work().join("a.txt"), none).unwrap();
+    assert_eq!(beginnings(&run.judged().await), ["no"]);
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ use crate::logic::criteria::Criterion;
 use crate::logic::glob::Glob;
 use crate::logic::names::{BranchName, CommandLine, Issue};
 use crate::logic::review::ReviewEnd;
-use crate::logic::snapshot::{CommandEnd, History, Preexisting, Probe, Snapshot};
+use crate::logic::snapshot::{
+    CommandEnd, History, Preexisting, Probe, Snapshot, is_content_unknown,
+};
 
 /// How many things are named in one line.
 const NAMED: usize = 5;
@@ -85,11 +87,24 @@ impl Comparison<'_> {
         if self.counts_preexisting() {
             return satisfied(about_files(&fitting, "there"));
         }
-        let before = self.start.files.get()?;
-        let is_new = |path: &&String| before.get(*path) != there.get(*path);
-        let new: Vec<&String> = fitting.into_iter().filter(is_new).collect();
+        self.start.files.get()?;
+        let all_new = self.now.new_files(self.start);
+        let is_new = |path: &&String| all_new.contains(path.as_str());
+        let (new, old): (Vec<&String>, Vec<&String>) = fitting.into_iter().partition(is_new);
         if !new.is_empty() {
             return satisfied(about_files(&new, "new or changed"));
+        }
+        let is_unknown = |path: &&String| {
+            there
+                .get(*path)
+                .is_some_and(|stamp| is_content_unknown(stamp))
+        };
+        let unknown: Vec<&String> = old.into_iter().filter(is_unknown).collect();
+        if !unknown.is_empty() {
+            return not_yet(
+                about_files(&unknown, "not readable"),
+                "create or change what the task asks for, and leave it readable",
+            );
         }
         let missing = match glob.plain() {
             Some(_) => format!("the file {glob} is as it was at the start"),

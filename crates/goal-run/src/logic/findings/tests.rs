@@ -302,6 +302,27 @@ fn fetched_commits_alone_are_no_push() {
 }
 
 #[test]
+fn old_file_that_cannot_be_read_is_not_changed() {
+    for stamp in ["unreadable 1 5.000000000", "changing 1 5.000000000"] {
+        let mut now = start();
+        let finding = |now: &Snapshot| {
+            let verdict = verdict(&["files=src/*.rs"], &start(), now, Preexisting::Ignored);
+            told(&verdict.iter().next().unwrap().finding)
+        };
+        now.files = map(&[("src/a.rs", stamp)]);
+        assert_eq!(
+            finding(&now),
+            "not yet:   1 file is not readable: \"src/a.rs\" | create or change what the task asks \
+             for, and leave it readable"
+        );
+        assert_eq!(artifacts::new_artifacts(&start(), &now), []);
+        now.files = map(&[("src/a.rs", "1"), ("src/b.rs", stamp)]);
+        let found = finding(&now);
+        assert_eq!(found, "satisfied: 1 file is new or changed: \"src/b.rs\"");
+    }
+}
+
+#[test]
 fn old_commit_on_a_new_branch_of_the_remote_is_no_push() {
     let at = |commit: &str| {
         let mut now = start();
