@@ -1,9 +1,10 @@
 //! The git program, for one repository.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,8 +98,7 @@ impl Git {
         for (name, value) in recorded(&view) {
             invocation.set(name, value);
         }
-        let users = settings.iter().filter(|one| one.is_of_environment);
-        invocation.overrides = users.filter_map(switched_off).collect();
+        invocation.overrides = overrides(&settings);
         Ok(Self {
             layout,
             view: Arc::new(view),
@@ -306,6 +306,25 @@ fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io
     View::new(layout, settings, &state)
 }
 
+/// The overrides that disable programs which git would run for our questions.
+fn overrides(settings: &[Setting]) -> Vec<(OsString, OsString)> {
+    // Filters of files are in no view, but git in the repository runs configured hooks.
+    let users = settings.iter().filter(|one| one.is_of_environment);
+    let hooks: BTreeSet<&[u8]> = settings.iter().filter_map(configured_hook).collect();
+    let hooks = hooks.into_iter().map(|hook| {
+        let key = OsString::from_vec([hook, b".enabled"].concat());
+        (key, OsString::from("false"))
+    });
+    users.filter_map(switched_off).chain(hooks).collect()
+}
+
+/// The key of a configured hook without its last part: `hook.NAME`.
+fn configured_hook(setting: &Setting) -> Option<&[u8]> {
+    let key = setting.key.as_bytes();
+    let end = key.iter().rposition(|byte| *byte == b'.')?;
+    key.get(..end).filter(|hook| hook.starts_with(b"hook."))
+}
+
 /// The override that disables a filter of the user: a program that would get the contents of
 /// the repository's files.
 fn switched_off(setting: &Setting) -> Option<(OsString, OsString)> {
@@ -317,4 +336,39 @@ fn switched_off(setting: &Setting) -> Option<(OsString, OsString)> {
         _ => return None,
     };
     Some((setting.key.clone(), nothing.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::setting::Scope;
+    use super::*;
+
+    /// Git before 2.54 runs no configured hook, so this is what shows that none is run.
+    #[test]
+    fn configured_hooks_and_filters_of_the_environment_are_disabled() {
+        let setting = |scope: Scope, is_of_environment: bool, key: &str| Setting {
+            scope,
+            is_of_environment,
+            key: key.into(),
+            value: Some("x".into()),
+        };
+        let settings = [
+            setting(Scope::Repository, false, "hook.jobs"),
+            setting(Scope::Repository, false, "hook.a b.C.event"),
+            setting(Scope::Repository, false, "hook.a b.C.command"),
+            setting(Scope::User, false, "hook.users.command"),
+            setting(Scope::User, true, "hook.variable.command"),
+            setting(Scope::Repository, false, "filter.x.clean"),
+            setting(Scope::User, true, "filter.y.clean"),
+        ];
+        let expected = [
+            ("filter.y.clean", ""),
+            ("hook.a b.C.enabled", "false"),
+            ("hook.users.enabled", "false"),
+            ("hook.variable.enabled", "false"),
+        ];
+        let expected: [(OsString, OsString); 4] =
+            expected.map(|(key, value)| (key.into(), value.into()));
+        assert_eq!(overrides(&settings), expected);
+    }
 }

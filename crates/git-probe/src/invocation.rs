@@ -20,7 +20,12 @@ use super::GitError;
 /// The exit code of a guard that finds no git, see [`supervise::spawn`].
 const NOT_FOUND: Exit = Exit::Code(127);
 
-/// The arguments with which every question begins.
+/// The arguments with which every question begins. `core.hooksPath` is about the directory of
+/// hooks only: git 2.54 and newer also run hooks that settings define. The last three disable
+/// these for the events that our questions cause, from git 2.55 on, unless a hook has the
+/// name of the event; so the known hooks are disabled one by one as well.
+///
+/// Source: git-config(1), `hook.<event>.enabled` and `hook.<friendly-name>.enabled`.
 pub(super) const SAFE: &[&str] = &[
     "--no-optional-locks",
     "--no-pager",
@@ -34,6 +39,12 @@ pub(super) const SAFE: &[&str] = &[
     "core.alternateRefsCommand=true",
     "-c",
     "submodule.recurse=false",
+    "-c",
+    "hook.post-checkout.enabled=false",
+    "-c",
+    "hook.post-index-change.enabled=false",
+    "-c",
+    "hook.reference-transaction.enabled=false",
 ];
 
 /// Variables that would lead git to another repository than the one around the directory.

@@ -92,7 +92,7 @@ const REMOTES: [(&str, &str); 9] = [
 ];
 
 /// Settings of the user's that views don't have.
-const NOT_RECORDED: [&[u8]; 3] = [b"include.", b"includeif.", b"filter."];
+const NOT_RECORDED: [&[u8]; 4] = [b"include.", b"includeif.", b"filter.", b"hook."];
 
 /// The view's directory. It is removed when this is dropped, or by the next view when the
 /// process was killed.
@@ -259,8 +259,8 @@ fn belongs(setting: &Setting) -> bool {
 }
 
 /// Whether a setting of the user's is recorded. Git reads those of the environment by
-/// itself, the included ones are in the list, and a filter would be given whatever the
-/// repository has.
+/// itself, the included ones are in the list, a filter would be given whatever the repository
+/// has, and a hook may be a script in the working tree.
 fn is_recorded(setting: &Setting) -> bool {
     let key = setting.key.as_bytes();
     let is_left_out = NOT_RECORDED.iter().any(|begin| key.starts_with(begin));
@@ -377,6 +377,22 @@ mod tests {
         ] {
             let setting = setting(key, None);
             assert_eq!(belongs(&setting), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn filters_and_hooks_of_the_user_are_not_recorded() {
+        for (key, expected) in [
+            ("user.name", true),
+            ("filter.x.clean", false),
+            ("hook.x.command", false),
+            ("hook.x.event", false),
+        ] {
+            let setting = Setting {
+                scope: Scope::User,
+                ..setting(key, None)
+            };
+            assert_eq!(is_recorded(&setting), expected, "{key}");
         }
     }
 

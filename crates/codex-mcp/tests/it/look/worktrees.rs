@@ -138,6 +138,11 @@ async fn repository_programs_are_not_run_for_a_worktree() {
     ] {
         scene.git(&["config", key, program]);
     }
+    // Git before 2.54 knows no such hooks, so this proves nothing there.
+    scene.git(&["config", "hook.x.command", program]);
+    for event in ["post-checkout", "reference-transaction"] {
+        scene.git(&["config", "--add", "hook.x.event", event]);
+    }
     let included = scene.home.root().join("included");
     let filter = format!("[filter \"y\"]\n\tsmudge = {program}\n\tclean = {program}\n");
     fs::write(&included, filter).unwrap();
