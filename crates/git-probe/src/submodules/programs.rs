@@ -37,7 +37,7 @@ const ENTRIES: usize = 100_000;
 
 /// Settings whose values are commands: the keys, or how they begin and end. One that ends
 /// with a dot is the beginning of a key.
-const COMMANDS: [(&str, &str); 36] = [
+const COMMANDS: [(&str, &str); 37] = [
     ("alias.", ""),
     ("browser.", ".cmd"),
     ("core.alternaterefscommand", ""),
@@ -59,6 +59,8 @@ const COMMANDS: [(&str, &str); 36] = [
     ("gpg.", "program"),
     ("gpg.ssh.defaultkeycommand", ""),
     ("guitool.", ".cmd"),
+    // From git 2.54 on.
+    ("hook.", ".command"),
     ("interactive.difffilter", ""),
     ("man.", ".cmd"),
     ("man.", ".path"),
@@ -308,6 +310,8 @@ mod tests {
             ("gpg.ssh.defaultkeycommand", true),
             ("gpg.x509.program", true),
             ("uploadpack.packobjectshook", true),
+            ("hook.lint.command", true),
+            ("hook.lint.event", false),
             ("core.askpassx", false),
             ("credential.username", false),
             ("user.name", false),
