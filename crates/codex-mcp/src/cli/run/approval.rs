@@ -11,9 +11,9 @@ use goal_run::watcher::WriteConsent;
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-/// How long a line that was typed before a question may take to reach us.
+/// How long the next line that was typed before a question may take to reach us.
 const IN_TRANSIT: Duration = Duration::from_millis(50);
 
 /// How many unread lines are kept.
@@ -154,11 +154,31 @@ fn read_on() -> mpsc::Receiver<String> {
 }
 
 /// Discards lines that were typed before a question: they may answer an earlier question that has
-/// timed out.
+/// timed out. While lines keep coming, as from a key that is held down, nothing is asked.
 async fn discard_typed_lines(lines: &mut mpsc::Receiver<String>) {
     if let Err(error) = tcflush(io::stdin(), FlushArg::TCIFLUSH) {
         tracing::debug!("cannot discard the partly typed line: {error}");
     }
-    sleep(IN_TRANSIT).await;
-    while lines.try_recv().is_ok() {}
+    // The reader may have more lines than it can give at once.
+    while let Ok(Some(_)) = timeout(IN_TRANSIT, lines.recv()).await {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_that_the_reader_still_has_are_discarded() {
+        let (tell, mut lines) = mpsc::channel(LINES);
+        let reader = tokio::spawn(async move {
+            for _ in 0..3 * LINES {
+                tell.send("y".to_owned()).await.unwrap();
+            }
+            // The channel stays open, as stdin does.
+            tell
+        });
+        discard_typed_lines(&mut lines).await;
+        assert!(reader.is_finished());
+        assert!(lines.try_recv().is_err());
+    }
 }
