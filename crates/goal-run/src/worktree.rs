@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::json::lossy_path;
 use git_probe::{Bounds, Git, GitError};
-use safe_files::directory;
+use safe_files::{directory, state_file};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -194,7 +194,11 @@ impl Worktree {
             let words = format!("{} is there and is no worktree", self.top.display());
             return Err(GitError::Unusable(io::Error::other(words)));
         }
-        if !git.layout().git_dir.join("index").exists() {
+        let index = git.layout().git_dir.join("index");
+        if !index.exists() {
+            // A killed attempt has left it: nobody else works in a worktree without files.
+            let lock = index.with_extension("lock");
+            state_file::remove(&lock).map_err(io::Error::other)?;
             git.output(CHECK_OUT, &[]).await?;
         }
         // A commit or an earlier attempt may have put a link there.

@@ -65,6 +65,24 @@ async fn second_attempt_continues_in_the_same_worktree() {
     assert!(make().await.is_err());
 }
 
+#[tokio::test]
+async fn checkout_that_was_killed_is_begun_anew() {
+    let scene = Scene::new();
+    scene.commit("a");
+    let make = async || {
+        let (work, home) = (scene.work(), scene.worktrees());
+        Worktree::of(&work, &home, "0123456789", scene.means.clone()).await
+    };
+    let top = make().await.unwrap().top;
+    let git_dir = scene.git_in(&top, &["rev-parse", "--absolute-git-dir"]);
+    let index = Path::new(&git_dir).join("index");
+    fs::rename(&index, index.with_extension("lock")).unwrap();
+    fs::remove_file(top.join("a")).unwrap();
+    make().await.unwrap();
+    assert_eq!(scene.git_in(&top, &["status", "--short"]), "");
+    assert!(top.join("a").is_file());
+}
+
 /// Though nobody has seen anything made.
 #[tokio::test]
 async fn worktree_with_unsaved_work_is_not_removed() {
