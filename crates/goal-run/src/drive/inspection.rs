@@ -22,10 +22,6 @@ use crate::spec::RunSpec;
 use crate::turn::TurnResult;
 use crate::watcher::{RunEvent, Watcher};
 
-/// How long one command of a criterion may take (5 min), or less if the run has less time
-/// left.
-const COMMAND_LIMIT: Duration = Duration::from_secs(300);
-
 /// How long a review may take (10 min), or less if the run has less time left.
 const REVIEW_LIMIT: Duration = Duration::from_secs(600);
 
@@ -146,11 +142,11 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     async fn commands(&self) -> BTreeMap<CommandLine, Probe<CommandEnd>> {
-        let elapsed = self.clock.elapsed();
-        let left = self.spec.limits.total().saturating_sub(elapsed);
+        let limits = self.spec.limits;
+        let left = limits.total().saturating_sub(self.clock.elapsed());
         let until = Instant::now() + left;
         self.inspector
-            .commands(COMMAND_LIMIT, until, self.context.stop)
+            .commands(limits.command(), until, self.context.stop)
             .await
     }
 

@@ -14,6 +14,9 @@ pub const TURN_LIMIT: Duration = Duration::from_secs(120);
 /// The default time limit of a run (10 min).
 pub const TOTAL_LIMIT: Duration = Duration::from_secs(600);
 
+/// The least time limit of a command of a criterion (5 min).
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
 /// The largest limit of turns: a record of each turn is kept.
 pub const MOST_TURNS: u32 = 100;
 
@@ -201,6 +204,13 @@ impl Limits {
     #[must_use]
     pub fn turn(self) -> Duration {
         self.turn
+    }
+
+    /// The time limit of a command of a criterion: that of a turn, in which Codex can run the
+    /// same command, or 5 min if that is longer.
+    #[must_use]
+    pub fn command(self) -> Duration {
+        self.turn.max(COMMAND_LIMIT)
     }
 
     /// The time limit of the run.

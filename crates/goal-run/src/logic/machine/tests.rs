@@ -120,6 +120,16 @@ fn next_step_follows_every_kind_of_turn() {
     insta::assert_snapshot!(table);
 }
 
+#[test]
+fn command_may_take_as_long_as_a_turn_and_five_minutes_in_any_case() {
+    let command = |turn: u32| {
+        let limits = Limits::new(1, turn * SECOND, TOTAL_LIMIT).unwrap();
+        limits.command()
+    };
+    assert_eq!(command(120), 300 * SECOND);
+    assert_eq!(command(420), 420 * SECOND);
+}
+
 fn what_follows(report: TurnReport) -> String {
     let (mut run, _) = Run::start(Limits::default());
     let once = step(&mut run, report);
