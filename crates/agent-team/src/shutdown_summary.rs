@@ -4,7 +4,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use codex_engine::command::{Prompt, Purpose, SessionId, SessionInfo, TurnView};
+use codex_engine::command::{Prompt, Purpose, SessionId, SessionInfo, TurnRef, TurnView};
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::session::{IDLE_LIMIT, State, TurnEnding};
 use codex_engine::{Engine, EngineError};
@@ -80,28 +80,67 @@ pub async fn ask_unused(engine: Weak<Engine>, mut on_summary: impl FnMut(ThreadS
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        let unused = engine
-            .unused_for(UNUSED_LIMIT)
-            .into_iter()
-            .filter(is_in_use);
-        for info in unused {
-            let session = info.session.clone();
-            on_summary(summarise(&engine, info, Instant::now() + TIMEOUT).await);
-            // This fails if the session is gone already, or is used again.
-            let _ = engine.cancel(&session, "not used for 30 minutes").await;
+        for info in unused(&engine) {
+            // It may have been used while the others were asked.
+            let is_unused = unused(&engine)
+                .iter()
+                .any(|one| one.session == info.session);
+            if is_unused && let Some(summary) = end_unused(&engine, info).await {
+                on_summary(summary);
+            }
         }
     }
 }
 
+fn unused(engine: &Engine) -> Vec<SessionInfo> {
+    let mut unused = engine.unused_for(UNUSED_LIMIT);
+    unused.retain(is_in_use);
+    unused
+}
+
+/// Asks an unused thread for a summary, and ends its session. Returns `None`, and lets the session
+/// continue, if somebody prompts it meanwhile.
+async fn end_unused(engine: &Engine, info: SessionInfo) -> Option<ThreadSummary> {
+    // Without a deadline: the number of a turn is known only once the prompt was sent or refused.
+    let (number, summary) = match request(engine, &info.session).await {
+        Ok(turn) => {
+            let summary = before(Instant::now() + TIMEOUT, answer(engine, &turn)).await;
+            (turn.number, summary)
+        }
+        Err(EngineError::Busy(_)) => return None,
+        // No other turn can have begun yet: the last one is that of the failed prompt.
+        Err(error) => {
+            let view = engine.inspect(&info.session).ok()?;
+            (view.turn, Err(error.to_string()))
+        }
+    };
+    let turn = TurnRef {
+        session: info.session,
+        number,
+    };
+    let is_over = engine.cancel_after(&turn, "not used for 30 minutes").ok()?;
+    is_over.then_some(ThreadSummary {
+        thread: info.thread,
+        summary,
+    })
+}
+
 async fn summarise(engine: &Engine, info: SessionInfo, deadline: Instant) -> ThreadSummary {
-    let summary = match timeout_at(deadline, summary_of(engine, &info.session)).await {
+    ThreadSummary {
+        summary: before(deadline, summary_of(engine, &info.session)).await,
+        thread: info.thread,
+    }
+}
+
+/// Waits for a summary until `deadline`.
+async fn before(
+    deadline: Instant,
+    summary: impl Future<Output = Result<Result<String, String>, EngineError>>,
+) -> Result<String, String> {
+    match timeout_at(deadline, summary).await {
         Ok(Ok(summary)) => summary,
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("Codex gave none in time".to_owned()),
-    };
-    ThreadSummary {
-        thread: info.thread,
-        summary,
     }
 }
 
@@ -117,11 +156,21 @@ async fn summary_of(
     session: &SessionId,
 ) -> Result<Result<String, String>, EngineError> {
     interrupt(engine, session).await?;
+    let turn = request(engine, session).await?;
+    answer(engine, &turn).await
+}
+
+async fn request(engine: &Engine, session: &SessionId) -> Result<TurnRef, EngineError> {
     let question = Prompt {
         purpose: Purpose::ShutdownSummary,
         ..Prompt::text(REQUEST)
     };
-    let turn = engine.prompt(session, question).await?;
+    engine.prompt(session, question).await
+}
+
+/// Waits for the summary that a turn gives; questions of the turn are declined.
+async fn answer(engine: &Engine, turn: &TurnRef) -> Result<Result<String, String>, EngineError> {
+    let session = &turn.session;
     loop {
         let view = engine.inspect(session)?;
         if let Some((number, outcome)) = &view.outcome

@@ -66,6 +66,23 @@ impl Engine {
         Ok(())
     }
 
+    /// Cancels a session like [`cancel`](Self::cancel), unless a turn has begun after `turn`, and does
+    /// not wait until its thread is unloaded. Returns whether the session is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub fn cancel_after(&self, turn: &TurnRef, why: &str) -> Result<bool, EngineError> {
+        let entry = self.entry(&turn.session)?;
+        let is_last = entry.look(|machine, _| machine.turns() == turn.number);
+        if is_last {
+            // No turn can begin in between, as nothing is awaited.
+            cancel_turn(&entry, &*self.owner.observer, why);
+            tokio::spawn(unload_when_ended(Arc::clone(&self.codex.hub), entry));
+        }
+        Ok(is_last)
+    }
+
     /// Cancels a session that was not used. Its empty thread is forgotten.
     ///
     /// # Errors

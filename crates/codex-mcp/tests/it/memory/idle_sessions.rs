@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_team::shutdown_summary;
+use codex_engine::command::{SessionId, TurnRef};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
@@ -78,6 +79,60 @@ async fn unused_thread_is_summarised_before_its_session_ends() {
     assert!(used.elapsed() < 30 * MINUTE);
     assert_eq!(sessions.poll_events(&session).await["status"], "cancelled");
     sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_used_while_another_is_summarised_is_kept() {
+    let (mut sessions, _) = idle_session().await;
+    let used = sessions.start(2, settings()).await;
+    sessions.end(2, "completed").await;
+    assert_eq!(sessions.poll_events(&used).await["status"], "idle");
+    let (tell, mut told) = unbounded_channel();
+    let engine = Arc::downgrade(&sessions.world.engine);
+    tokio::spawn(shutdown_summary::ask_unused(engine, move |words| {
+        tell.send(words).unwrap();
+    }));
+    sessions.accept_prompt(1).await;
+    prompt_again(&mut sessions, 2, &used).await;
+    sessions.end(1, "completed").await;
+    assert_eq!(told.recv().await.unwrap().thread.as_str(), thread(1));
+    sessions.world.codex.unloads_thread().await;
+    // Without the second search for unused sessions, the turn is interrupted here.
+    sessions.world.codex.assert_nothing_unread().await;
+    assert_eq!(sessions.poll_events(&used).await["status"], "running");
+    sessions.end(2, "completed").await;
+    assert_eq!(sessions.poll_events(&used).await["status"], "idle");
+    assert!(told.try_recv().is_err());
+    sessions.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_is_cancelled_only_after_its_last_turn() {
+    let (mut sessions, session) = idle_session().await;
+    prompt_again(&mut sessions, 1, &session).await;
+    sessions.end(1, "completed").await;
+    assert_eq!(sessions.poll_events(&session).await["status"], "idle");
+    let engine = Arc::clone(&sessions.world.engine);
+    let cancel_after = |number| {
+        let session = SessionId::named(&session);
+        let turn = TurnRef { session, number };
+        engine.cancel_after(&turn, "test").unwrap()
+    };
+    assert!(!cancel_after(1));
+    assert_eq!(sessions.poll_events(&session).await["status"], "idle");
+    // The control.
+    assert!(cancel_after(2));
+    sessions.world.codex.unloads_thread().await;
+    assert_eq!(sessions.poll_events(&session).await["status"], "cancelled");
+    sessions.finish().await;
+}
+
+/// The client prompts an idle session, and Codex begins the turn.
+async fn prompt_again(sessions: &mut Sessions, number: u32, session: &str) {
+    let reply = json!({"sessionId": session, "prompt": "more work"});
+    let call = sessions.request("codex_reply", reply).await;
+    sessions.accept_prompt(number).await;
+    sessions.answer(call).await;
 }
 
 #[tokio::test(start_paused = true)]
