@@ -23,7 +23,10 @@ use uuid::Uuid;
 use crate::logic::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, PendingMail};
 use crate::logic::{AgentName, TeamName};
 use lock::InboxLock;
-use replace::{FileState, SETTLE_TIMEOUT, read_settled, replace, retry_while_malformed};
+use replace::{
+    Change, FileState, SETTLE_TIMEOUT, keep_lost_drafts, read_settled, replace,
+    retry_while_malformed,
+};
 use team::Team;
 
 pub use crate::logic::inbox::ReadLimits;
@@ -309,7 +312,7 @@ fn deliver(
     )
     .summary(letter.summary.clone())
     .source_team(other_team);
-    replace(&path, LARGEST_INBOX, |state| {
+    replace_inbox(&path, |state| {
         let text = match state {
             FileState::Current(now) => parse(&path, now)?.append(&message),
             FileState::Collision {
@@ -334,7 +337,7 @@ fn deliver(
 fn mark(path: &Path, marks: &[&Mark]) -> Result<usize, MailError> {
     let _lock = InboxLock::take(path)?;
     let mut count = 0;
-    replace(path, LARGEST_INBOX, |state| match state {
+    replace_inbox(path, |state| match state {
         FileState::Current(now) => {
             let marked = parse(path, now)?.mark(marks.iter().copied());
             count = marked.count;
@@ -351,6 +354,16 @@ fn mark(path: &Path, marks: &[&Mark]) -> Result<usize, MailError> {
         }
     })?;
     Ok(count)
+}
+
+/// Replaces an inbox, which the caller has locked, by the text that `change` makes of it.
+fn replace_inbox(path: &Path, change: impl Change) -> Result<(), MailError> {
+    keep_lost_drafts(path, LARGEST_INBOX, |current, draft| {
+        let current = parse(path, current)?;
+        // A draft that is not whole was never the inbox.
+        Ok(Inbox::parse(draft).is_ok_and(|draft| inbox::has_lost(&current, &draft)))
+    })?;
+    replace(path, LARGEST_INBOX, change)
 }
 
 fn merge(path: &Path, [before, ours, found]: [&[u8]; 3]) -> Result<String, MailError> {

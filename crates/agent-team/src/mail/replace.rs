@@ -69,6 +69,43 @@ pub(super) fn replace(path: &Path, limit: u64, change: impl Change) -> Result<()
     replacement.perform(change)
 }
 
+/// Sets aside the drafts of a writer that died between the exchange and the merge: only they have what
+/// another program wrote. `has_lost` looks for that in the texts of the file and of a draft. Other
+/// drafts are left to the next writes, which replace them. The caller has locked the file.
+pub(super) fn keep_lost_drafts(
+    path: &Path,
+    limit: u64,
+    has_lost: impl Fn(&[u8], &[u8]) -> Result<bool, MailError>,
+) -> Result<(), MailError> {
+    let replacement = Replacement {
+        path,
+        limit,
+        settle_timeout: SETTLE_TIMEOUT,
+    };
+    for draft in [replacement.draft(0), replacement.draft(1)] {
+        // No exchange leaves a draft that can't be read.
+        let Ok(Some(left)) = replacement.read_settled(&draft) else {
+            continue;
+        };
+        let is_needed = retry_while_malformed(|| {
+            let current = replacement.read_settled(path)?;
+            let current = current.map_or_else(Vec::new, |current| current.bytes);
+            has_lost(&current, &left.bytes)
+        })?;
+        if is_needed {
+            let kept = set_aside(&draft)
+                .map_err(|error| MailError::of(&draft)(io::Error::other(error)))?;
+            tracing::warn!(
+                "a process ended while it wrote {}, and messages of another program are missing there; \
+                 they are kept in {}",
+                path.display(),
+                kept.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Tries again for a moment while a file can't be parsed.
 pub(super) fn retry_while_malformed<T>(
     look: impl FnMut() -> Result<T, MailError>,
@@ -258,8 +295,14 @@ impl Replacement<'_> {
                     fs::rename(&draft, self.path).map_err(MailError::of(self.path))?;
                     return fs::remove_file(&previous).map_err(MailError::of(&previous));
                 }
-                Err(step::StepError::Unsupported) => return Err(self.unsettled(round)),
-                Err(step::StepError::Other(error)) => return Err(MailError::of(self.path)(error)),
+                Err(why) => {
+                    if let step::StepError::Other(error) = why {
+                        tracing::warn!("cannot replace {}: {error}", self.path.display());
+                    }
+                    // If it stays, the next writer sets it aside too.
+                    let _ = fs::remove_file(&draft);
+                    return Err(self.unsettled(round));
+                }
             }
             fs::remove_file(&previous).map_err(MailError::of(&previous))?;
             before = ours;

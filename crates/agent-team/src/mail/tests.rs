@@ -252,6 +252,62 @@ fn malformed_inbox_is_left_unchanged() {
     assert_eq!(stage.unread("lead").messages.len(), 1);
 }
 
+/// A writer was killed between the exchange and the merge: only its draft has the other message.
+#[test]
+fn message_in_the_draft_of_a_killed_writer_is_kept() {
+    for draft in [".lead.json.new", ".lead.json.newer"] {
+        let stage = Stage::new();
+        stage.send("lead", "ours").unwrap();
+        let theirs = json!([{"from": "other", "text": "theirs"}]).to_string();
+        stage.put(draft, &theirs);
+        stage.send("lead", "next").unwrap();
+        let kept = format!("{draft}.broken-1");
+        assert_eq!(fs::read_to_string(stage.inbox(&kept)).unwrap(), theirs);
+        stage.send("lead", "last").unwrap();
+        let files = names(&stage.directory("t").join("inboxes"));
+        assert_eq!(files, [kept.as_str(), "lead.json", "lead.lock"]);
+        assert_eq!(stage.unread("lead").messages.len(), 3);
+    }
+}
+
+#[test]
+fn draft_of_a_message_that_was_not_sent_is_removed() {
+    let stage = Stage::new();
+    let text = || fs::read_to_string(stage.inbox("lead.json")).unwrap();
+    stage.send("lead", "ours").unwrap();
+    let before = text();
+    stage.send("lead", "unsent").unwrap();
+    let unsent = text();
+    let marked = before.replace("\"read\":false", "\"read\":true");
+    assert_ne!(marked, before);
+    let half = &unsent[..unsent.len() - 1];
+    for draft in [unsent.as_str(), &marked, half] {
+        stage.put("lead.json", &before);
+        stage.put(".lead.json.new", draft);
+        stage.send("lead", "next").unwrap();
+        let files = names(&stage.directory("t").join("inboxes"));
+        assert_eq!(files, ["lead.json", "lead.lock"]);
+        assert_eq!(stage.unread("lead").messages.len(), 2);
+    }
+}
+
+/// Marking messages changes no element but its mark.
+#[test]
+fn message_in_the_draft_of_a_killed_reader_is_kept() {
+    let stage = Stage::new();
+    stage.send("lead", "read").unwrap();
+    let path = stage.inbox("lead.json");
+    let before = fs::read_to_string(&path).unwrap();
+    stage.send("lead", "theirs").unwrap();
+    let found = fs::read_to_string(&path).unwrap();
+    let ours = before.replace("\"read\":false", "\"read\":true");
+    stage.put("lead.json", &ours);
+    stage.put(".lead.json.new", &found);
+    stage.send("lead", "next").unwrap();
+    let kept = stage.inbox(".lead.json.new.broken-1");
+    assert_eq!(fs::read_to_string(kept).unwrap(), found);
+}
+
 #[test]
 fn links_out_of_the_teams_directory_are_refused() {
     let outside = tempfile::tempdir().unwrap();

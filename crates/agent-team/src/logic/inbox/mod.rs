@@ -243,3 +243,15 @@ pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String 
     }
     text
 }
+
+/// Whether the `draft` of a writer that died has messages that are missing in `current`, the inbox.
+///
+/// A draft that only appends to the inbox was not exchanged with it: it has a message that was not
+/// sent.
+#[must_use]
+pub fn has_lost(current: &Inbox<'_>, draft: &Inbox<'_>) -> bool {
+    let mut pairs = current.elements.iter().zip(&draft.elements);
+    let is_unsent = draft.elements.len() >= current.elements.len()
+        && pairs.all(|(current, draft)| current.get() == draft.get());
+    !is_unsent && merge(current, draft, current) != current.text
+}
