@@ -261,15 +261,18 @@ impl Records {
 
     /// Records the end of a turn.
     pub fn turn_ended(&self, thread: &str, outcome: AuditOutcome) {
-        let Some(thread_id) = thread_name(thread) else {
-            return;
-        };
         let state = match outcome {
             AuditOutcome::Succeeded => TurnState::Completed,
             AuditOutcome::Cancelled | AuditOutcome::TimedOut => TurnState::Interrupted,
             _ => TurnState::Failed,
         };
-        self.change(move || Change::TurnEnded { thread_id, state });
+        self.set_turn_state(thread, state);
+    }
+
+    fn set_turn_state(&self, thread: &str, state: TurnState) {
+        if let Some(thread_id) = thread_name(thread) {
+            self.change(move || Change::TurnEnded { thread_id, state });
+        }
     }
 
     /// Writes the summary of a thread that has ended, or records why there is none.
@@ -429,6 +432,20 @@ impl EngineObserver for Records {
             let prompt = (turns > 0).then_some(given.task.unwrap_or(given.text));
             self.touched(thread, given.cwd, turns, prompt);
         }
+    }
+
+    fn continued(&self, turn: &TurnRef, thread: &ThreadId) {
+        let (id, event) = (Uuid::new_v4(), Event::Turn);
+        lock(&self.turns).insert(turn.clone(), (id, event));
+        let thread = thread.as_str();
+        self.write(&Record {
+            thread_id: Some(thread),
+            summary: Some("continues after its host process was killed"),
+            ..Record::new(id, event, AuditOutcome::Started)
+        });
+        // The thread was marked as interrupted when the records were opened.
+        self.touched(thread, None, 0, None);
+        self.set_turn_state(thread, TurnState::Running);
     }
 
     fn acted(&self, thread: &ThreadId, act: Act<'_>) {

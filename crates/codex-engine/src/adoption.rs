@@ -33,6 +33,7 @@ use tokio::time::sleep;
 
 use super::app_server::{AppServer, AppServerSetup, StartError};
 use super::backend::Supervisor;
+use super::command::TurnRef;
 use super::connection::Listener;
 use super::effects::perform;
 use super::engine::Engine;
@@ -173,8 +174,17 @@ impl Engine {
             let owner = entry.owner();
             if owner.client.as_ref() == Some(client) && !owner.is(&self.owner) {
                 entry.set_owner(self.owner.clone());
+                self.report_continued_turn(&entry);
                 restore(&self.codex, &entry).await;
             }
+        }
+    }
+
+    fn report_continued_turn(&self, entry: &Entry) {
+        if let Some(number) = entry.continued_turn() {
+            let session = entry.id.clone();
+            let turn = TurnRef { session, number };
+            self.owner.observer.continued(&turn, &entry.thread);
         }
     }
 

@@ -63,6 +63,11 @@ pub trait EngineObserver: Send + Sync {
         let _ = given;
     }
 
+    /// A turn that an earlier host has begun continues in this one, which reports its end.
+    fn continued(&self, turn: &TurnRef, thread: &ThreadId) {
+        let _ = (turn, thread);
+    }
+
     /// An action on a thread took place.
     fn acted(&self, thread: &ThreadId, act: Act<'_>) {
         let _ = (thread, act);

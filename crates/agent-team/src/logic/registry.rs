@@ -48,7 +48,7 @@ pub enum Change {
         #[serde(default, rename = "news")]
         update: Box<ThreadUpdate>,
     },
-    /// A turn of a thread has ended.
+    /// The last turn of a thread has ended, or is continued by the next host.
     TurnEnded {
         /// The thread.
         thread_id: ThreadName,

@@ -24,6 +24,8 @@ pub(super) struct Kept {
     begun_by: Option<(u64, String)>,
     /// The record of an earlier host, until the session is restored.
     record: Option<SessionRecord>,
+    /// The number of the turn that an earlier host has begun and not seen end.
+    continued_turn: Option<u64>,
 }
 
 impl Entry {
@@ -56,6 +58,7 @@ impl Entry {
             steps: String::new(),
             calls,
             begun_by,
+            continued_turn: record.is_running().then(|| record.turns()),
             record: Some(record),
         };
         let names = (session, thread, origin);
@@ -80,6 +83,13 @@ impl Entry {
     pub(crate) fn finish_restoring(&self) {
         lock(&self.kept).record = None;
         self.keep();
+    }
+
+    /// The running turn, if an earlier host has begun it.
+    pub(crate) fn continued_turn(&self) -> Option<u64> {
+        let turn = lock(&self.kept).continued_turn?;
+        let runs = self.look(|machine, _| machine.state().is_at_work() && machine.turns() == turn);
+        runs.then_some(turn)
     }
 
     /// Notes the call or the task that has begun a turn.

@@ -147,6 +147,40 @@ impl HostFixture {
         }
     }
 
+    /// The lines of the audit about turns.
+    fn audited_turns(&self) -> Vec<Value> {
+        let sessions = self
+            .stage
+            .home
+            .atm_home()
+            .join(".config/atm/codex-sessions");
+        let text = std::fs::read_to_string(sessions.join("codex/audit.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines
+            .filter(|line: &Value| line["event"] == "turn")
+            .collect()
+    }
+
+    /// The audit and the registry have the end of the only turn, which `hosts` hosts have continued.
+    async fn assert_end_is_recorded(&self, hosts: usize) {
+        let lines = wait_for("the end of the turn in the audit", async || {
+            let lines = self.audited_turns();
+            let is_ended = lines.last().is_some_and(|line| line["outcome"] == "done");
+            is_ended.then_some(lines)
+        })
+        .await;
+        assert_eq!(lines.len(), hosts + 1, "{lines:#?}");
+        assert_eq!(lines[hosts]["id"], lines[hosts - 1]["id"], "{lines:#?}");
+        wait_for("the end of the turn in the registry", async || {
+            let listed = said(self.stage.program(&["threads", "--json"])).await;
+            let listed: Value = serde_json::from_str(&listed).unwrap();
+            let entry = &listed["threads"][0];
+            let is_recorded = entry["status"] == "active" && entry["last_turn"] == "completed";
+            is_recorded.then_some(())
+        })
+        .await;
+    }
+
     async fn finish(self) {
         assert!(self.client.client.finish().await.success());
         finish(&self.stage).await;
@@ -206,6 +240,7 @@ async fn turn_continues_with_the_next_host(release: &str) {
     let ended = work.wait_for(&session, "idle").await;
     assert_eq!(ended["result"]["output"], "done", "{ended:#}");
     assert_eq!(work.stage.model.request_count(), 1);
+    work.assert_end_is_recorded(3).await;
     let again = work.client.reply(&session, "more", json!({})).await;
     assert_eq!(again["sessionId"], session);
     work.wait_for(&session, "idle").await;
