@@ -16,7 +16,7 @@ use super::{CodexLoss, failure};
 use crate::logic::review;
 
 /// The most text of Codex that is kept within one turn, in bytes, in case the turn does
-/// not end by itself. A final message is always whole.
+/// not end by itself. A final message is whole, unless its line is over the limit of the connection.
 pub const PARTIAL_TEXT_LIMIT: usize = 1024 * 1024;
 
 /// The most that is kept of a turn's diff, in bytes.
@@ -53,7 +53,7 @@ pub struct TurnOutcome {
     pub turn: Option<TurnId>,
     /// How the turn ended.
     pub ending: TurnEnding,
-    /// The last whole message of a completed turn, or else all of its text.
+    /// The last message of a completed turn, if it was received whole, or else all text of the turn.
     pub text: String,
     /// The text parsed as JSON, if the turn had an output schema.
     pub structured: Option<Value>,
@@ -329,9 +329,10 @@ impl RunningTurn {
     }
 
     pub(super) fn message_completed(&mut self, item: &str, text: String) {
-        let is_it = |(writing, _): &(String, BoundedText)| writing == item;
-        if self.writing.as_ref().is_some_and(is_it) {
-            self.writing = None;
+        // Codex writes one message after the other: the end of another one was not received.
+        let other = self.writing.take().filter(|(writing, _)| writing != item);
+        if let Some((_, begun)) = other {
+            append(&mut self.messages, begun.as_str());
         }
         append(&mut self.messages, &text);
         self.last = Some(text);
@@ -352,7 +353,8 @@ impl RunningTurn {
         at: SystemTime,
     ) -> TurnOutcome {
         let text = match (&ending, &self.last) {
-            (TurnEnding::Completed, Some(last)) => last.clone(),
+            // Otherwise the end of the final message was not received, as its line is too long.
+            (TurnEnding::Completed, Some(last)) if self.writing.is_none() => last.clone(),
             _ => self.partial(),
         };
         let is_missing = self.form == Form::Review && review::is_missing(&text);

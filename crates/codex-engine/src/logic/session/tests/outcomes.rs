@@ -38,6 +38,31 @@ fn completed_turn_returns_its_last_whole_message() {
     assert_eq!(outcome(&world).text, "second");
 }
 
+/// The line with the whole message was over the limit.
+#[test]
+fn completed_turn_without_the_end_of_its_final_message_returns_all_text() {
+    let mut world = World::running();
+    world.receive_message("a", "first");
+    world.receive_delta("b", "second");
+    world.apply(Event::Completed);
+    assert_eq!(outcome(&world).ending, TurnEnding::Completed);
+    assert_eq!(outcome(&world).text, "first\n\nsecond");
+}
+
+#[test]
+fn later_message_is_the_final_one_although_an_earlier_one_has_no_end() {
+    for (event, text) in [
+        (Event::Completed, "second"),
+        (Event::InterruptedByCodex, "first\n\nsecond"),
+    ] {
+        let mut world = World::running();
+        world.receive_delta("a", "first");
+        world.receive_message("b", "second");
+        world.apply(event);
+        assert_eq!(outcome(&world).text, text);
+    }
+}
+
 #[test]
 fn interrupted_turn_returns_all_text() {
     let mut world = World::running();
