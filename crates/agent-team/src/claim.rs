@@ -144,7 +144,7 @@ impl Claim {
         let path = identities::directory_of(home, identity).join(FILE);
         let opened = OpenOptions::new()
             .read(true)
-            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
             .open(path);
         let file = match opened {
             Ok(file) => file,
@@ -311,6 +311,20 @@ mod tests {
         let refused = Claim::take(home.path(), &"codex".parse().unwrap(), |_| true);
         assert!(matches!(refused, Err(ClaimError::File { .. })));
         assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn pipe_in_place_of_the_lock_file_is_not_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let codex: AgentName = "codex".parse().unwrap();
+        let directory = identities::directory_of(home.path(), &codex);
+        fs::create_dir_all(&directory).unwrap();
+        nix::unistd::mkfifo(&directory.join(FILE), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let path = home.path().to_owned();
+        thread::spawn(move || tell.send(Claim::is_held(&path, &codex)));
+        let is_held = told.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(!is_held.unwrap());
     }
 
     #[test]
