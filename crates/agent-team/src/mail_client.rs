@@ -172,9 +172,8 @@ impl MailClient {
                 recipient: Some(&recipient),
                 summary: Some(&letter.text),
             };
-            let sent = inner.audited(&action, || {
-                inner.mail_store.broadcast(&inner.sender(), team, &letter)
-            })?;
+            let send = || inner.mail_store.broadcast(&inner.sender(), team, &letter);
+            let sent = inner.audited_as(&action, send, |sent| broadcast_result(sent))?;
             let named = |(agent, result)| (format!("{agent}@{team}"), result);
             Ok(sent.into_iter().map(named).collect())
         })
@@ -195,7 +194,10 @@ impl MailClient {
                 summary: None,
             };
             let read = || inner.unread(limits);
-            inner.audited_with_messages(&action, read, |unread| &unread.messages)
+            inner.audited_as(&action, read, |unread| AuditedResult {
+                messages: &unread.messages,
+                ..AuditedResult::succeeded()
+            })
         })
         .await
     }
@@ -342,6 +344,44 @@ struct AuditedAction<'a> {
     summary: Option<&'a str>,
 }
 
+/// The result of an action that was performed, as the audit log describes it.
+struct AuditedResult<'a> {
+    outcome: AuditOutcome,
+    messages: &'a [Envelope],
+    error: Option<String>,
+}
+
+impl AuditedResult<'_> {
+    fn succeeded() -> Self {
+        Self {
+            outcome: AuditOutcome::Succeeded,
+            messages: &[],
+            error: None,
+        }
+    }
+}
+
+/// A broadcast that has reached nobody has failed. The error names those whom it has not reached, and
+/// the reason for the first of them.
+fn broadcast_result(sent: &[(AgentName, Result<MessageId, MailError>)]) -> AuditedResult<'static> {
+    let failed = sent.iter().filter_map(|(agent, sent)| {
+        let error = sent.as_ref().err()?;
+        Some((agent.as_str(), error))
+    });
+    let (names, errors): (Vec<&str>, Vec<&MailError>) = failed.unzip();
+    let Some(first) = errors.first() else {
+        return AuditedResult::succeeded();
+    };
+    AuditedResult {
+        outcome: match names.len() == sent.len() {
+            true => AuditOutcome::Failed,
+            false => AuditOutcome::Succeeded,
+        },
+        messages: &[],
+        error: Some(format!("it did not reach {}: {first}", names.join(", "))),
+    }
+}
+
 impl Inner {
     fn sender(&self) -> Sender {
         Sender {
@@ -422,15 +462,15 @@ impl Inner {
     where
         MailClientError: From<E>,
     {
-        self.audited_with_messages(action, act, |_| &[])
+        self.audited_as(action, act, |_| AuditedResult::succeeded())
     }
 
-    /// The same for an action that reads messages.
-    fn audited_with_messages<T, E>(
+    /// The same, with a description of the result.
+    fn audited_as<T, E>(
         &self,
         action: &AuditedAction<'_>,
         act: impl FnOnce() -> Result<T, E>,
-        messages: impl FnOnce(&T) -> &[Envelope],
+        describe: impl FnOnce(&T) -> AuditedResult<'_>,
     ) -> Result<T, MailClientError>
     where
         MailClientError: From<E>,
@@ -443,15 +483,19 @@ impl Inner {
         };
         self.write(&started)?;
         let result = self.ensure_member().and_then(|()| Ok(act()?));
-        let (outcome, error) = match &result {
-            Ok(_) => (AuditOutcome::Succeeded, None),
-            Err(error) => (AuditOutcome::Failed, Some(error.to_string())),
+        let described = match &result {
+            Ok(done) => describe(done),
+            Err(error) => AuditedResult {
+                outcome: AuditOutcome::Failed,
+                messages: &[],
+                error: Some(error.to_string()),
+            },
         };
         let ended = Record {
             recipient: action.recipient,
-            messages: result.as_ref().map(messages).unwrap_or_default(),
-            error: error.as_deref(),
-            ..Record::new(id, action.event, outcome)
+            messages: described.messages,
+            error: described.error.as_deref(),
+            ..Record::new(id, action.event, described.outcome)
         };
         if let Err(error) = self.write(&ended) {
             tracing::error!("the audit log cannot be written: {error}");

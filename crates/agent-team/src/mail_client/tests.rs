@@ -1,6 +1,6 @@
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::*;
@@ -92,6 +92,36 @@ async fn late_join_leaves_no_member_behind() {
     assert!(fs::read_to_string(&config).unwrap().contains("arch"));
     mail_client.leave(Duration::from_secs(60)).await;
     assert!(!fs::read_to_string(&config).unwrap().contains("arch"));
+}
+
+#[tokio::test]
+async fn audit_names_members_whom_a_broadcast_did_not_reach() {
+    let home = home();
+    let team = home.path().join(".claude/teams/t");
+    let config = json!({ "members": [{ "name": "lead" }, { "name": "other" }] });
+    fs::write(team.join("config.json"), config.to_string()).unwrap();
+    let mail_client = client(home.path());
+    let sessions = home.path().join(".config/atm/codex-sessions");
+    for (malformed, outcome, error) in [
+        (None, "done", ""),
+        (Some("lead.json"), "done", "it did not reach lead: "),
+        (
+            Some("other.json"),
+            "failed",
+            "it did not reach lead, other: ",
+        ),
+    ] {
+        if let Some(file) = malformed {
+            fs::write(team.join("inboxes").join(file), "{}").unwrap();
+        }
+        mail_client.broadcast(letter("x")).await.unwrap();
+        let text = fs::read_to_string(sessions.join("arch/audit.jsonl")).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["outcome"], outcome, "{last:#}");
+        let written = last["error"].as_str().unwrap_or_default();
+        assert_eq!(written.is_empty(), error.is_empty(), "{last:#}");
+        assert!(written.starts_with(error), "{last:#}");
+    }
 }
 
 #[tokio::test]
