@@ -17,13 +17,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::fcntl::OFlag;
 use safe_files::state_file;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::identities;
 use crate::logic::{AgentName, BadName};
 
 /// The file that is locked, in the identity's directory.
 const FILE: &str = "identity.lock";
+
+/// The most bytes of that file that are read; it has about 150.
+const LONGEST_OWNER: u64 = 4096;
 
 /// The most servers of one identity that may run at once.
 const MAX_INSTANCES: u32 = 1000;
@@ -43,6 +46,17 @@ pub struct Claim {
     file: PathBuf,
     /// The locked file.
     _lock: File,
+}
+
+/// The process that has claimed an identity, in its file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    pid: u32,
+    started_at: String,
+    /// The client that it serves, if it is known to the next process that serves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
 }
 
 /// Why no identity could be claimed.
@@ -69,7 +83,7 @@ pub enum ClaimError {
 
 impl Claim {
     /// Claims the first of an identity, `NAME-2`, `NAME-3` and so on that no process holds and that
-    /// may be claimed.
+    /// may be claimed. The one that a process which died had for the same `client` goes before.
     ///
     /// # Errors
     ///
@@ -77,35 +91,48 @@ impl Claim {
     pub fn take(
         home: &Path,
         requested: &AgentName,
+        client: Option<&str>,
         may_be: impl Fn(&AgentName) -> bool,
     ) -> Result<Self, ClaimError> {
         if !home.is_absolute() {
             return Err(ClaimError::NoHome);
+        }
+        let former = client.and_then(|client| former_identity(home, requested, client));
+        if let Some(identity) = former.filter(&may_be)
+            && let Some(claim) = Self::take_free(home, identity, client)?
+        {
+            return Ok(claim);
         }
         for number in 1..=MAX_INSTANCES {
             let identity = match number {
                 1 => requested.clone(),
                 number => format!("{requested}-{number}").parse()?,
             };
-            if !may_be(&identity) {
-                continue;
-            }
-            let directory = identities::directory_of(home, &identity);
-            let file = directory.join(FILE);
-            let locked = lock(&directory, &file);
-            let locked = locked.map_err(|error| ClaimError::File {
-                path: file.clone(),
-                error,
-            })?;
-            if let Some(lock) = locked {
-                return Ok(Self {
-                    identity,
-                    file,
-                    _lock: lock,
-                });
+            if may_be(&identity)
+                && let Some(claim) = Self::take_free(home, identity, client)?
+            {
+                return Ok(claim);
             }
         }
         Err(ClaimError::AllTaken(requested.clone()))
+    }
+
+    /// Claims an identity; `None` if another process holds it.
+    fn take_free(
+        home: &Path,
+        identity: AgentName,
+        client: Option<&str>,
+    ) -> Result<Option<Self>, ClaimError> {
+        let directory = identities::directory_of(home, &identity);
+        let file = directory.join(FILE);
+        match lock(&directory, &file, client) {
+            Ok(locked) => Ok(locked.map(|lock| Self {
+                identity,
+                file,
+                _lock: lock,
+            })),
+            Err(error) => Err(ClaimError::File { path: file, error }),
+        }
     }
 
     /// Runs `act` while nobody holds the identity and nobody can claim it; `None` if it is held.
@@ -127,9 +154,10 @@ impl Claim {
         }
         // Otherwise its owner has just released it, and has cleaned up.
         let done = is_still(&file, &path)?.then(act);
-        if done.is_some() {
+        if done.is_some() && client_in(&path).is_none() {
             // An empty file is not that of a process that died. It stays: another check may hold
-            // the lock too, and would remove the new file of a claim in its place.
+            // the lock too, and would remove the new file of a claim in its place. One that names
+            // a client stays as it is, as the client may return.
             file.set_len(0)?;
         }
         Ok(done)
@@ -153,6 +181,35 @@ impl Claim {
         };
         is_taken(&file)
     }
+}
+
+/// The identity that a process which died had for this client.
+fn former_identity(home: &Path, requested: &AgentName, client: &str) -> Option<AgentName> {
+    // Without the list, the client gets the first one that is free.
+    let mut identities = identities::identities(home).unwrap_or_default().into_iter();
+    identities.find(|identity| {
+        let file = identities::directory_of(home, identity).join(FILE);
+        is_instance(identity, requested) && client_in(&file).as_deref() == Some(client)
+    })
+}
+
+/// Whether an identity is the requested one, without or with a number.
+fn is_instance(identity: &AgentName, requested: &AgentName) -> bool {
+    match identity.as_str().strip_prefix(requested.as_str()) {
+        Some("") => true,
+        Some(rest) => rest
+            .strip_prefix('-')
+            .is_some_and(|number| number.parse::<u32>().is_ok()),
+        None => false,
+    }
+}
+
+/// The client that the file of an identity names.
+fn client_in(path: &Path) -> Option<String> {
+    let file = state_file::open(path).ok()??;
+    let text = state_file::read(&file, path, LONGEST_OWNER).ok()?;
+    let owner: Owner = serde_json::from_slice(&text).ok()?;
+    owner.client
 }
 
 /// Whether a process holds the identity of this file. The check takes a shared lock, so that a
@@ -185,11 +242,11 @@ enum LockAttempt {
 
 /// Locks a file; `None` if another process has locked it, also if that only checks the identity and
 /// does not end.
-fn lock(directory: &Path, path: &Path) -> io::Result<Option<File>> {
+fn lock(directory: &Path, path: &Path, client: Option<&str>) -> io::Result<Option<File>> {
     let begin = Instant::now();
     loop {
         match try_lock(directory, path)? {
-            LockAttempt::Locked(file) => return write_owner(file, directory).map(Some),
+            LockAttempt::Locked(file) => return write_owner(file, directory, client).map(Some),
             LockAttempt::Busy if begin.elapsed() < CHECK_TIMEOUT => thread::sleep(PAUSE),
             LockAttempt::Taken | LockAttempt::Busy => return Ok(None),
         }
@@ -220,7 +277,7 @@ fn try_lock(directory: &Path, path: &Path) -> io::Result<LockAttempt> {
 }
 
 /// Writes this process as the owner into the file that it has locked.
-fn write_owner(mut file: File, directory: &Path) -> io::Result<File> {
+fn write_owner(mut file: File, directory: &Path, client: Option<&str>) -> io::Result<File> {
     if file.metadata()?.len() > 0 {
         tracing::warn!(
             "took over the identity of a process that died: {}",
@@ -228,7 +285,12 @@ fn write_owner(mut file: File, directory: &Path) -> io::Result<File> {
         );
     }
     file.set_len(0)?;
-    writeln!(file, "{}", owner_json())?;
+    let owner = Owner {
+        pid: std::process::id(),
+        started_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        client: client.map(str::to_owned),
+    };
+    writeln!(file, "{}", serde_json::to_string(&owner)?)?;
     Ok(file)
 }
 
@@ -242,17 +304,12 @@ pub(super) fn is_still(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-fn owner_json() -> serde_json::Value {
-    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    json!({ "pid": std::process::id(), "startedAt": now })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn take(home: &Path) -> Claim {
-        Claim::take(home, &"codex".parse().unwrap(), |_| true).unwrap()
+        Claim::take(home, &"codex".parse().unwrap(), None, |_| true).unwrap()
     }
 
     #[test]
@@ -278,7 +335,7 @@ mod tests {
         let codex: AgentName = "codex".parse().unwrap();
         let claimed = |others: &[&str]| {
             let may_be = |identity: &AgentName| !others.contains(&identity.as_str());
-            Claim::take(home.path(), &codex, may_be).unwrap()
+            Claim::take(home.path(), &codex, None, may_be).unwrap()
         };
         let first = claimed(&["codex-2"]);
         let second = claimed(&["codex-2"]);
@@ -301,6 +358,37 @@ mod tests {
     }
 
     #[test]
+    fn client_of_a_dead_process_gets_its_identity_again() {
+        let home = tempfile::tempdir().unwrap();
+        let take_as = |name: &str, client: &str| {
+            Claim::take(home.path(), &name.parse().unwrap(), Some(client), |_| true).unwrap()
+        };
+        let first = ["a", "b", "c"].map(|client| take_as("codex", client));
+        let names = ["codex", "codex-2", "codex-3"];
+        assert_eq!(first.each_ref().map(|claim| claim.identity.as_str()), names);
+        let files = first.map(|claim| {
+            let text = fs::read_to_string(&claim.file).unwrap();
+            (claim.file.clone(), text)
+        });
+        // A killed process leaves the files like this.
+        for (file, text) in files {
+            fs::write(file, text).unwrap();
+        }
+        // The members are removed from their team meanwhile.
+        for name in names {
+            let checked = Claim::while_free(home.path(), &name.parse().unwrap(), || ());
+            assert_eq!(checked.unwrap(), Some(()));
+        }
+        let other = take_as("other", "c");
+        assert_eq!(other.identity.as_str(), "other");
+        let again = ["c", "b", "a", "d"].map(|client| take_as("codex", client));
+        let names = again.each_ref().map(|claim| claim.identity.as_str());
+        assert_eq!(names, ["codex-3", "codex-2", "codex", "codex-4"]);
+        // An identity is held once.
+        assert_eq!(take_as("codex", "c").identity.as_str(), "codex-5");
+    }
+
+    #[test]
     fn lock_file_that_is_a_link_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let directory = identities::directory_of(home.path(), &"codex".parse().unwrap());
@@ -308,7 +396,7 @@ mod tests {
         let victim = home.path().join("victim");
         fs::write(&victim, "mine").unwrap();
         std::os::unix::fs::symlink(&victim, directory.join(FILE)).unwrap();
-        let refused = Claim::take(home.path(), &"codex".parse().unwrap(), |_| true);
+        let refused = Claim::take(home.path(), &"codex".parse().unwrap(), None, |_| true);
         assert!(matches!(refused, Err(ClaimError::File { .. })));
         assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
     }
@@ -329,12 +417,12 @@ mod tests {
 
     #[test]
     fn claim_without_home_or_with_a_long_name_is_refused() {
-        let refused = Claim::take(Path::new(""), &"codex".parse().unwrap(), |_| true);
+        let refused = Claim::take(Path::new(""), &"codex".parse().unwrap(), None, |_| true);
         assert!(matches!(refused, Err(ClaimError::NoHome)));
         let long: AgentName = "x".repeat(100).parse().unwrap();
         let home = tempfile::tempdir().unwrap();
-        let _held = Claim::take(home.path(), &long, |_| true).unwrap();
-        let refused = Claim::take(home.path(), &long, |_| true);
+        let _held = Claim::take(home.path(), &long, None, |_| true).unwrap();
+        let refused = Claim::take(home.path(), &long, None, |_| true);
         assert!(matches!(refused, Err(ClaimError::Name(_))));
     }
 

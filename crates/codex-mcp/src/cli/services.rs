@@ -11,9 +11,11 @@ use agent_team::{
     Claim, ForeignMembers, MailClient, Member, PreviousThread, Records, ShutdownSummary,
     TeamServices,
 };
+use common::text::hex;
 use job_queue::thread_ids::in_registry;
 use mcp_server::{Defaults, Warnings};
 use settings::{Config, DEFAULT_IDENTITY, Origin};
+use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -33,8 +35,9 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Claims the configured identity. If nothing can be recorded under it, it is used all the
-    /// same: work is more important than records.
-    pub(super) fn take(config: &Config, backend: &'static str) -> Self {
+    /// same: work is more important than records. `client` is the ID of the client that a host
+    /// serves.
+    pub(super) fn take(config: &Config, backend: &'static str, client: Option<&str>) -> Self {
         let team = config.team.as_ref().map(|team| &team.value);
         // Read when it is needed: mostly, the user has chosen the identity, and no server has it.
         let foreign = LazyCell::new(|| ForeignMembers::of(&config.atm_home, team));
@@ -49,7 +52,7 @@ impl Identity {
         let wanted = usual.as_ref().unwrap_or(configured);
         let chosen = (config.identity_origin == Origin::User).then_some(wanted);
         let may_be = |identity: &AgentName| chosen == Some(identity) || !foreign.has(identity);
-        let claim = claim(config, wanted, may_be);
+        let claim = claim(config, wanted, client, may_be);
         let identity = claim.as_ref().map_or(wanted, |claim| &claim.identity);
         let warning = is_refused.then(|| refused_identity(configured, identity));
         let member = Member {
@@ -188,9 +191,12 @@ fn refused_identity(refused: &AgentName, identity: &AgentName) -> String {
 fn claim(
     config: &Config,
     wanted: &AgentName,
+    client: Option<&str>,
     may_be: impl Fn(&AgentName) -> bool,
 ) -> Option<Claim> {
-    match Claim::take(&config.atm_home, wanted, may_be) {
+    // Only a digest is stored: the ID would let another process pose as the client.
+    let client = client.map(|client| hex(&Sha256::digest(client)));
+    match Claim::take(&config.atm_home, wanted, client.as_deref(), may_be) {
         Ok(claim) => {
             if claim.identity != *wanted {
                 let identity = &claim.identity;

@@ -104,7 +104,7 @@ fn threads_of_all_identities_are_listed_and_filtered() {
         threads(&home, &["--status", "ended"]),
         ["two", "three", "one"]
     );
-    let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap(), |_| true).unwrap();
+    let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap(), None, |_| true).unwrap();
     assert_eq!(threads(&home, &["--status", "active"]), ["two"]);
     drop(claim);
     let said = say(&home, &["threads"]);
@@ -132,7 +132,7 @@ fn old_threads_are_removed_and_listed() {
     keep(&home, "codex", "older", 90, "active");
     keep(&home, "arch", "other", 40, "interrupted");
     keep(&home, "arch", "strange", 99, "frozen");
-    let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap(), |_| true).unwrap();
+    let claim = Claim::take(&home.atm_home(), &"codex".parse().unwrap(), None, |_| true).unwrap();
     let said = say(&home, &["threads", "--prune", "--dry-run"]);
     assert!(
         said.stdout.starts_with("Would remove 2 threads:"),

@@ -252,7 +252,7 @@ async fn run_as_member(
     spec: &RunSpec,
     shutdown: &Shutdown,
 ) -> Result<(goal_run::RunResult, Vec<Delivery>), Failure> {
-    let identity = Identity::take(config, "app-server").without_summaries();
+    let identity = Identity::take(config, "app-server", None).without_summaries();
     identity.join(config);
     let engine = engine(config, &identity, spec);
     let worked = work(args, config, &identity, &engine, spec, shutdown).await;

@@ -100,7 +100,8 @@ where
     for warning in &config.warnings {
         warnings.push(warning.to_string());
     }
-    let identity = Identity::take(&config, backend.name());
+    let client = shared.as_ref().map(|shared| shared.client.as_str());
+    let identity = Identity::take(&config, backend.name(), client);
     for warning in &identity.warnings {
         tracing::warn!("{warning}");
         warnings.push(warning.as_str());

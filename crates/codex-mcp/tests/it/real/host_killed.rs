@@ -248,6 +248,32 @@ async fn turn_continues_with_the_next_host(release: &str) {
     work.finish().await;
 }
 
+/// The client that came second returns first.
+#[tokio::test]
+async fn clients_keep_their_identities() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut work = HostFixture::classic(testkit::codex::newest(), script).await;
+    let mut second = client(&work.stage, &[]).await;
+    assert_eq!(identity(&mut work.client.client).await, "codex");
+    assert_eq!(identity(&mut second).await, "codex-2");
+    work.client.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    assert_eq!(identity(&mut second).await, "codex-2");
+    work.client.client.signal(testkit::Signal::SIGCONT);
+    assert_eq!(identity(&mut work.client.client).await, "codex");
+    assert!(second.finish().await.success());
+    work.finish().await;
+}
+
+/// The identity of a client, as soon as it has a host.
+async fn identity(client: &mut McpClient) -> String {
+    wait_for("the identity", async || {
+        let status = client.call_tool("codex_status", json!({})).await;
+        structured(&status)["identity"].as_str().map(str::to_owned)
+    })
+    .await
+}
+
 /// A command runs while there is no host.
 async fn step_under_way_is_known(release: &str) {
     let waiting = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo ended";
