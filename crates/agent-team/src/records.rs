@@ -171,10 +171,13 @@ impl Records {
                 Some(entry) => entry,
                 None => return Err(RecordError::NoThread(thread.clone())),
             },
-            None => match registry_files::read(&self.atm_home, self.identity())?.latest() {
-                Some(entry) => entry.clone(),
-                None => return Ok(None),
-            },
+            None => {
+                let threads = registry_files::read(&self.atm_home, self.identity())?;
+                match threads.latest(SystemTime::now()) {
+                    Some(entry) => entry.clone(),
+                    None => return Ok(None),
+                }
+            }
         };
         // An older summary does not cover a later use of the thread.
         let summary = match entry.status {

@@ -10,6 +10,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use safe_files::state_file::{self, FileError, about};
 
@@ -304,7 +305,7 @@ impl Registry {
     ///
     /// [`RegistryError`].
     pub fn latest(&mut self) -> Result<Option<Entry>, RegistryError> {
-        Ok(self.current()?.latest().cloned())
+        Ok(self.current()?.latest(SystemTime::now()).cloned())
     }
 
     /// The current threads, read without a lock.

@@ -189,10 +189,12 @@ impl Document {
         self.entries().find(|entry| entry.thread_id == *thread)
     }
 
-    /// The thread that was used last.
+    /// The thread that was used last. One that was used while the clock was far ahead of `now` counts
+    /// only if there is no other.
     #[must_use]
-    pub fn latest(&self) -> Option<&Entry> {
-        self.entries().max_by_key(|entry| entry.last_active)
+    pub fn latest(&self, now: SystemTime) -> Option<&Entry> {
+        let used = |entry: &&Entry| (!entry.is_ahead_of(now), entry.last_active);
+        self.entries().max_by_key(used)
     }
 
     /// Applies a change. The version rises by one, unless nothing was changed.

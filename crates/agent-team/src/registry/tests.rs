@@ -1,7 +1,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::time::SystemTime;
 
 use testkit::worker_process::{WorkerProcess, done, variable};
 
@@ -251,7 +250,10 @@ fn registries_of_all_identities_are_listed() {
         .unwrap()
         .map(|(identity, threads)| {
             let threads = threads.unwrap();
-            format!("{identity}: {}", threads.latest().unwrap().thread_id)
+            format!(
+                "{identity}: {}",
+                threads.latest(SystemTime::now()).unwrap().thread_id
+            )
         })
         .collect();
     assert_eq!(found, ["a: a", "b: b"]);

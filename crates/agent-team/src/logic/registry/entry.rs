@@ -1,6 +1,6 @@
 //! A thread in the registry, and how it changes.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,6 +18,9 @@ const CUT: char = '…';
 
 /// The longest other text in an entry, in bytes.
 pub(super) const LONGEST_TEXT: usize = 512;
+
+/// How far the time of a use may be ahead of the clock, which may have been set back since.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(24 * 3600);
 
 /// A thread (FR-5.2) and the settings that it was begun with, so that it can be resumed as it was.
 /// Settings are in the words of Codex, which differ between releases.
@@ -182,10 +185,19 @@ pub struct ThreadUpdate {
 }
 
 impl Entry {
+    /// Whether the time of its last use is that of a clock which was wrong: far ahead of `now`.
+    pub(super) fn is_ahead_of(&self, now: SystemTime) -> bool {
+        let ahead = self.last_active.duration_since(now);
+        ahead.is_ok_and(|ahead| ahead > CLOCK_TOLERANCE)
+    }
+
     /// Notes a use of the thread.
     pub(super) fn touch(&mut self, at: SystemTime, update: &ThreadUpdate) {
         // Clocks are set back now and then.
-        self.last_active = self.last_active.max(at);
+        self.last_active = match self.is_ahead_of(at) {
+            true => at,
+            false => self.last_active.max(at),
+        };
         self.status = Status::Active;
         self.no_summary = None;
         self.turns = self.turns.saturating_add(update.turns);

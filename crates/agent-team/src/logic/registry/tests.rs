@@ -114,6 +114,34 @@ fn resumed_thread_keeps_its_start_tag_and_turns() {
 }
 
 #[test]
+fn thread_used_while_the_clock_was_ahead_does_not_stay_the_last_used() {
+    const DAY: u64 = 24 * 3600;
+    let mut document = Document::default();
+    document.apply(&begin("ahead", 300 * DAY));
+    document.apply(&begin("later", 100 * DAY));
+    let latest = |document: &Document, now: u64| {
+        let latest = document.latest(at(now)).unwrap();
+        (latest.thread_id.to_string(), latest.last_active)
+    };
+    let later = |seconds| ("later".to_owned(), at(seconds));
+    let ahead = |seconds| ("ahead".to_owned(), at(seconds));
+    assert_eq!(latest(&document, 100 * DAY), later(100 * DAY));
+    // The controls: the clock was right, or is behind now.
+    assert_eq!(latest(&document, 299 * DAY), ahead(300 * DAY));
+    assert_eq!(latest(&document, 0), ahead(300 * DAY));
+    let touch = |thread, seconds| Change::Touch {
+        thread_id: name(thread),
+        at: at(seconds),
+        update: Box::default(),
+    };
+    document.apply(&touch("ahead", 101 * DAY));
+    assert_eq!(latest(&document, 101 * DAY), ahead(101 * DAY));
+    // A clock that was set back by a day at most.
+    document.apply(&touch("ahead", 100 * DAY));
+    assert_eq!(latest(&document, 100 * DAY), ahead(101 * DAY));
+}
+
+#[test]
 fn change_of_an_unknown_thread_leaves_the_version() {
     let mut document = Document::default();
     for change in [
