@@ -119,8 +119,9 @@ impl WorkBoard {
         let jobs = Arc::clone(&self.jobs);
         let listing = async move { jobs.list().await };
         let (mut work, failure) = self.listed_jobs.read(listing).await;
-        let failure =
-            failure.map(|why| format!("the jobs cannot be listed, and may have changed: {why}"));
+        let failure = failure.map(|why| {
+            format!("the jobs cannot be listed now; some may have changed or be missing: {why}")
+        });
         // The jobs may have taken a while.
         let sessions = self.hosts.sessions();
         work.extend(sessions.iter().map(|one| Work::of_session(one)));

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use common::sync::lock;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-/// How long a value is waited for. Those of a job store take some milliseconds.
+/// How long a read is waited for. Those of a job store take some milliseconds.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The last value that could be read.
 #[derive(Debug, Default)]
 pub(crate) struct Latest<T> {
-    last: Arc<Mutex<T>>,
+    /// The value, and when its read began.
+    last: Arc<Mutex<(T, Option<Instant>)>>,
     reading: tokio::sync::Mutex<Option<Reading<T>>>,
 }
 
@@ -34,20 +35,26 @@ impl<T: Clone + Send + 'static> Latest<T> {
         &self,
         read: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> (T, Option<String>) {
-        let failure = match timeout(READ_TIMEOUT, self.read_anew(read)).await {
-            Ok(Some(Ok(value))) => return (value, None),
-            Ok(Some(Err(error))) => error,
-            Ok(None) | Err(_) => format!("no answer within {} s", READ_TIMEOUT.as_secs()),
+        let failure = match self.read_anew(read).await {
+            Some(Ok(value)) => return (value, None),
+            Some(Err(error)) => error,
+            None => format!("no answer within {} s", READ_TIMEOUT.as_secs()),
         };
-        (lock(&self.last).clone(), Some(failure))
+        (lock(&self.last).0.clone(), Some(failure))
     }
 
-    /// Reads the value; `None` if an earlier read takes too long.
+    /// Reads the value; `None` if this or an earlier read takes too long. Those who wait for another
+    /// read at the same time share the next one.
     async fn read_anew<E: Display>(
         &self,
         read: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Option<Result<T, String>> {
+        let asked = Instant::now();
         let mut reading = self.reading.lock().await;
+        let (value, begun) = lock(&self.last).clone();
+        if begun.is_some_and(|begun| begun >= asked) {
+            return Some(Ok(value));
+        }
         if let Some(earlier) = reading.as_mut() {
             // Its value may lack the latest changes.
             let _ = timeout_at(earlier.overdue, &mut earlier.task).await.ok()?;
@@ -55,15 +62,14 @@ impl<T: Clone + Send + 'static> Latest<T> {
         }
         let last = Arc::clone(&self.last);
         let task = tokio::spawn(async move {
+            let begun = Instant::now();
             let value = read.await.map_err(|error| error.to_string())?;
-            lock(&last).clone_from(&value);
+            *lock(&last) = (value.clone(), Some(begun));
             Ok::<T, String>(value)
         });
-        let begun = reading.insert(Reading {
-            task,
-            overdue: Instant::now() + READ_TIMEOUT,
-        });
-        let value = (&mut begun.task).await;
+        let overdue = Instant::now() + READ_TIMEOUT;
+        let begun = reading.insert(Reading { task, overdue });
+        let value = timeout_at(overdue, &mut begun.task).await.ok()?;
         *reading = None;
         Some(value.unwrap_or_else(|error| Err(error.to_string())))
     }
@@ -73,8 +79,9 @@ impl<T: Clone + Send + 'static> Latest<T> {
 mod tests {
     use std::future::{pending, ready};
 
+    use futures::future::join_all;
     use tokio::sync::oneshot;
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -103,6 +110,8 @@ mod tests {
     async fn silent_store_is_waited_for_once() {
         let latest = Latest::default();
         latest.read(value(1)).await;
+        // A read that begins at the same instant is shared.
+        sleep(Duration::from_millis(1)).await;
         let begun = Instant::now();
         let silent = latest.read(pending::<Result<u32, String>>()).await;
         assert_eq!(slow(silent), 1);
@@ -119,11 +128,28 @@ mod tests {
         sender.send(1).unwrap();
         // The task has taken it.
         sleep(READ_TIMEOUT).await;
-        assert_eq!(*lock(&latest.last), 1);
+        assert_eq!(lock(&latest.last).0, 1);
         assert_eq!(latest.read(value(2)).await, (2, None));
     }
 
-    /// Its read is no reason to report that the store is slow.
+    #[tokio::test(start_paused = true)]
+    async fn readers_at_the_same_time_share_reads() {
+        let latest = Latest::default();
+        let begun = Instant::now();
+        let all = join_all((0..10).map(async |number| {
+            sleep(READ_TIMEOUT * number / 20).await;
+            let late = async {
+                sleep(READ_TIMEOUT * 3 / 4).await;
+                Ok::<u32, String>(1)
+            };
+            latest.read(late).await
+        }));
+        assert_eq!(all.await, vec![(1, None); 10]);
+        assert!(begun.elapsed() < READ_TIMEOUT * 2, "{:?}", begun.elapsed());
+    }
+
+    /// A reader that leaves has begun a read: the next one waits for that, and does not report a slow
+    /// store.
     #[tokio::test(start_paused = true)]
     async fn reader_that_leaves_does_not_fail_the_next_one() {
         let latest = Latest::default();
