@@ -93,26 +93,27 @@ impl Server {
     }
 }
 
-/// Answers a question of a job. A yes that is out of bounds is a no, as in sessions: the client does
-/// not answer again.
+/// Answers a question of a job. A yes that is out of bounds, or that the question does not offer, is a
+/// no, as in sessions: the client does not answer again.
 async fn answer_question(
     jobs: &Jobs,
     job: &JobId,
     question: &str,
     given: NewAnswer,
 ) -> Result<(), ErrorData> {
-    let answered = match jobs.respond(job, Some(question), given).await {
-        Err(JobsError::Instruct(InstructError::OutOfBounds(why))) => {
-            let no = NewAnswer {
-                response: Response::Decision(Decision::Decline),
-                reason: Some(why.to_string()),
-                by: DecidedBy::Settings,
-            };
-            jobs.respond(job, Some(question), no).await
-        }
-        answered => answered,
+    let refused = match jobs.respond(job, Some(question), given).await {
+        Ok(_) => return Ok(()),
+        Err(JobsError::Instruct(
+            error @ (InstructError::OutOfBounds(_) | InstructError::NotOffered { .. }),
+        )) => error,
+        Err(error) => return not_answered(error),
     };
-    match answered {
+    let no = NewAnswer {
+        response: Response::Decision(Decision::Decline),
+        reason: Some(refused.to_string()),
+        by: DecidedBy::Settings,
+    };
+    match jobs.respond(job, Some(question), no).await {
         Ok(_) => Ok(()),
         Err(error) => not_answered(error),
     }
