@@ -25,8 +25,8 @@ use host_process::endpoint::HostEndpoint;
 use host_process::leftovers;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
-    Answer, HostStatus, ServeRequest, SessionAnswer, SessionRequest, SessionSummary, StepSummary,
-    WatchRequest,
+    Answer, HostStatus, MOST_QUESTIONS, ServeRequest, SessionAnswer, SessionRequest,
+    SessionSummary, StepSummary, WatchRequest,
 };
 use mcp_server::SessionTasks;
 use safe_files::own_log::OwnLog;
@@ -316,10 +316,12 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         view,
         title,
         questions,
-        expiries,
+        mut expiries,
         ..
     } = info;
-    let questions = questions.into_iter().map(|id| id.0).collect();
+    expiries.truncate(MOST_QUESTIONS);
+    let questions = questions.into_iter().take(MOST_QUESTIONS);
+    let questions = questions.map(|id| id.0).collect();
     let began = SystemTime::now().checked_sub(view.progress.took);
     let step = StepSummary {
         words: view.progress.words,

@@ -24,7 +24,9 @@ pub(super) fn left_out(question: &StoredQuestion) -> Vec<String> {
         }
     }
     if question.details.is_none() {
-        lines.push("The details are too long to be shown here.".to_owned());
+        let missing =
+            "The details are missing: they were too long, or too many questions are open.";
+        lines.push(missing.to_owned());
     }
     lines
 }
@@ -56,7 +58,8 @@ mod tests {
         assert_eq!(shown, ["Command, in full:", "  one", "  two"]);
         assert_eq!(lines("Codex wants to run a command.", &details), [""; 0]);
         let shown = lines("Codex wants to run a command.", &Value::Null);
-        assert_eq!(shown, ["The details are too long to be shown here."]);
+        assert_eq!(shown.len(), 1);
+        assert!(shown[0].starts_with("The details are missing"), "{shown:?}");
     }
 
     #[test]

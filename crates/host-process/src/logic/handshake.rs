@@ -21,6 +21,9 @@ pub const LINE_LIMIT: usize = 1 << 20;
 /// of its directory, and a host has up to 1,000 of them. The result of a task has up to some MiB.
 pub const ANSWER_LIMIT: usize = 8 << 20;
 
+/// How many open questions of a session a host tells, the oldest first.
+pub const MOST_QUESTIONS: usize = 200;
+
 /// What a client wants of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

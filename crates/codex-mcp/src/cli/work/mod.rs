@@ -183,8 +183,8 @@ pub(super) enum Failure {
     #[error("several sessions begin with {prefix}: {}; give more of the ID", found.join(", "))]
     Ambiguous { prefix: String, found: Vec<String> },
     #[error(
-        "session {0} has no such open question: it was answered, it timed out, or Codex has \
-         asked nothing; `codex-mcp logs {0}` shows what is open"
+        "session {0} has no such open question: it was answered, it timed out, Codex has asked \
+         nothing, or too many are open; `codex-mcp logs {0}` shows what can be answered"
     )]
     NotAsked(String),
     #[error("session {session} has several open questions: name one of {}", questions.join(", "))]

@@ -11,8 +11,8 @@ use common::text::shell_word;
 use host_process::connect;
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
-    ANSWER_LIMIT, AttachAnswer, Door, SessionAct, SessionAnswer, SessionEvent, SessionRequest,
-    SessionSummary,
+    ANSWER_LIMIT, AttachAnswer, Door, MOST_QUESTIONS, SessionAct, SessionAnswer, SessionEvent,
+    SessionRequest, SessionSummary,
 };
 use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{Response, decision_for};
@@ -33,9 +33,6 @@ const PAGE: usize = 64;
 /// How much of a session's questions is told in full, in bytes of JSON. The rest of the answer has
 /// room for the others at their shortest.
 const IN_FULL: usize = ANSWER_LIMIT / 2;
-
-/// How many open questions of a session are told, the oldest first.
-const MOST_QUESTIONS: usize = 200;
 
 /// How long Codex may take to accept a text. It takes some milliseconds.
 const STEER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -97,7 +97,7 @@ async fn question_is_answered_at_a_terminal(release: &str) {
     assert!(refused.contains("does not offer answers"), "{refused}");
     let refused = work.refused(&["approve", short, "req_other"]).await;
     assert!(refused.contains("no such open question"), "{refused}");
-    let remedy = format!("`codex-mcp logs {short}` shows what is open");
+    let remedy = format!("`codex-mcp logs {short}` shows what can be answered");
     assert!(refused.contains(&remedy), "{refused}");
     let refused = work.refused(&["steer", short, " "]).await;
     assert!(refused.contains("the message is empty"), "{refused}");

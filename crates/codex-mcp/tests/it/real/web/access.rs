@@ -493,7 +493,7 @@ async fn sessions_that_one_credential_watches_are_bounded() {
             .body
             .split('"')
             .find(|word| word.contains("/events?after="));
-        all.push(events.expect(&page.body).to_owned());
+        all.push(events.unwrap().to_owned());
     }
     let token = web.run(&["token", "--look", "a display"]).await;
     let (last, first) = all.split_last().unwrap();
