@@ -243,14 +243,16 @@ pub enum Preexisting {
 }
 
 impl Snapshot {
-    /// The matching files that are new or changed. Losing the permission to read a file does
-    /// not change it.
+    /// The matching files that are new or changed. A file whose content is unknown, now or at the
+    /// start, does not count as changed.
     pub(super) fn new_files<'a>(&'a self, start: &'a Self) -> BTreeSet<&'a str> {
         let (Some(now), Some(before)) = (self.files.found(), start.files.found()) else {
             return BTreeSet::new();
         };
         let is_new = |(path, stamp): &(&String, &String)| match before.get(*path) {
-            Some(before) => before != *stamp && !is_content_unknown(stamp),
+            Some(before) => {
+                before != *stamp && !is_content_unknown(before) && !is_content_unknown(stamp)
+            }
             None => true,
         };
         let new = now.iter().filter(is_new);

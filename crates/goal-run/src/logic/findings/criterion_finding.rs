@@ -87,7 +87,7 @@ impl Comparison<'_> {
         if self.counts_preexisting() {
             return satisfied(about_files(&fitting, "there"));
         }
-        self.start.files.get()?;
+        let before = self.start.files.get()?;
         let all_new = self.now.new_files(self.start);
         let is_new = |path: &&String| all_new.contains(path.as_str());
         let (new, old): (Vec<&String>, Vec<&String>) = fitting.into_iter().partition(is_new);
@@ -95,14 +95,16 @@ impl Comparison<'_> {
             return satisfied(about_files(&new, "new or changed"));
         }
         let is_unknown = |path: &&String| {
-            there
-                .get(*path)
-                .is_some_and(|stamp| is_content_unknown(stamp))
+            let stamps = [before, there].map(|files| files.get(*path));
+            stamps
+                .into_iter()
+                .flatten()
+                .any(|stamp| is_content_unknown(stamp))
         };
         let unknown: Vec<&String> = old.into_iter().filter(is_unknown).collect();
         if !unknown.is_empty() {
             return not_yet(
-                about_files(&unknown, "not readable"),
+                about_files(&unknown, "not readable, now or at the start"),
                 "create or change what the task asks for, and leave it readable",
             );
         }

@@ -312,9 +312,14 @@ fn old_file_that_cannot_be_read_is_not_changed() {
         now.files = map(&[("src/a.rs", stamp)]);
         assert_eq!(
             finding(&now),
-            "not yet:   1 file is not readable: \"src/a.rs\" | create or change what the task asks \
-             for, and leave it readable"
+            "not yet:   1 file is not readable, now or at the start: \"src/a.rs\" | create or \
+             change what the task asks for, and leave it readable"
         );
+        let mut before = start();
+        before.files = map(&[("src/a.rs", stamp)]);
+        now.files = map(&[("src/a.rs", "1")]);
+        assert!(now.new_files(&before).is_empty());
+        now.files = map(&[("src/a.rs", stamp)]);
         assert_eq!(artifacts::new_artifacts(&start(), &now), []);
         now.files = map(&[("src/a.rs", "1"), ("src/b.rs", stamp)]);
         let found = finding(&now);

@@ -121,7 +121,7 @@ fn next_step_follows_every_kind_of_turn() {
 }
 
 #[test]
-fn command_may_take_as_long_as_a_turn_and_five_minutes_in_any_case() {
+fn command_may_take_as_long_as_a_turn_or_five_minutes() {
     let command = |turn: u32| {
         let limits = Limits::new(1, turn * SECOND, TOTAL_LIMIT).unwrap();
         limits.command()
