@@ -1,5 +1,5 @@
-//! Runs that are active in the same directory. What one of them makes counts for the others too: a
-//! run looks at the repository, and cannot tell who has changed it.
+//! Detects runs that are active in the same directory. A run compares the repository with its state at
+//! the start and cannot tell which run has changed it: the changes of one run count for the others.
 //!
 //! Each run has a locked directory in the state directory, with the path in which it works. The
 //! system releases the lock however the process ends.
@@ -15,7 +15,7 @@ use safe_files::untrusted_file::{Links, read_text};
 use super::caller::Caller;
 
 /// The directory of the marks, in the state directory.
-const PLACE: &str = "active-runs";
+const DIRECTORY: &str = "active-runs";
 
 /// The file with the path, in the directory of a run.
 const TOP: &str = "top";
@@ -35,14 +35,14 @@ impl ActiveRun {
     /// Marks a run in this directory. `None` if the state directory cannot be used: the marks only
     /// serve a warning.
     pub(super) fn begin(top: &Path) -> Option<Self> {
-        let begun = scratch::place(PLACE).and_then(|place| Self::begin_in(&place, top));
+        let begun = scratch::place(DIRECTORY).and_then(|directory| Self::begin_in(&directory, top));
         begun
             .inspect_err(|error| tracing::debug!("the run is not marked as active: {error}"))
             .ok()
     }
 
-    fn begin_in(place: &Path, top: &Path) -> io::Result<Self> {
-        let mark = Scratch::make(place)?;
+    fn begin_in(directory: &Path, top: &Path) -> io::Result<Self> {
+        let mark = Scratch::make(directory)?;
         let top = top.to_string_lossy().into_owned();
         let file = mark.path().join(TOP);
         state_file::replace(&file, top.as_bytes()).map_err(io::Error::other)?;
@@ -56,7 +56,7 @@ impl ActiveRun {
         let mut others = marks.map(|mark| mark.path()).filter(|mark| mark != own);
         others.any(|mark| self.is_joined_by(&mark)).then(|| {
             format!(
-                "another run works in this repository, and what it makes counts for this run too; \
+                "another run works in this repository, and its changes count for this run too; \
                  with {} each run has a copy of its own",
                 caller.worktree()
             )
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn second_run_in_a_directory_is_warned_while_the_first_is_active() {
-        let place = tempfile::tempdir().unwrap();
-        let begin = |top: &str| ActiveRun::begin_in(place.path(), Path::new(top)).unwrap();
+        let marks = tempfile::tempdir().unwrap();
+        let begin = |top: &str| ActiveRun::begin_in(marks.path(), Path::new(top)).unwrap();
         let warning = |run: &ActiveRun| run.warning(Caller::Shell);
         let first = begin("/repo");
         let elsewhere = begin("/other");

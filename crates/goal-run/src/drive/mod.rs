@@ -15,6 +15,7 @@ use codex_protocol::codex::{RateLimits, SandboxMode, ThreadId};
 use common::json::lossy_path;
 use git_probe::private::{self, PrivateGit};
 use git_probe::{Git, Submodules};
+use safe_files::off_runtime;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -123,10 +124,15 @@ pub async fn drive<W: Watcher>(
     mut inspector: RepoInspector,
 ) -> Result<RunResult, RunError> {
     spec.check()?;
-    // Until the run is over.
-    let active = ActiveRun::begin(inspector.top());
-    let caller = context.watcher.caller();
-    context.warn(active.as_ref().and_then(|run| run.warning(caller)));
+    let (top, caller) = (inspector.top().to_owned(), context.watcher.caller());
+    let begin = move || {
+        let active = ActiveRun::begin(&top);
+        let warning = active.as_ref().and_then(|run| run.warning(caller));
+        (active, warning)
+    };
+    // The mark stays until the run is over.
+    let (_active, warning) = off_runtime::run(begin).await.unwrap_or_default();
+    context.warn(warning);
     if let Some(git) = git_for_commits(spec, &inspector) {
         // Before the snapshot of the start: commits of earlier runs do not belong to this run.
         let recovered = private::recover(git, &context.name, context.stop).await;
