@@ -2,7 +2,7 @@
 //! turn.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{ActionId, DecidedBy};
@@ -43,6 +43,8 @@ pub(super) struct Dialog<'a> {
     answered: RefCell<HashSet<String>>,
     /// The instructions that were taken: each is followed once, even if its row is put back.
     taken: RefCell<HashSet<String>>,
+    /// Outcomes that could not be stored yet, by the IDs of their instructions.
+    unstored: RefCell<HashMap<String, String>>,
     changed: Notify,
     closed: CancellationToken,
 }
@@ -67,6 +69,7 @@ impl<'a> Dialog<'a> {
             open: RefCell::default(),
             answered: RefCell::default(),
             taken: RefCell::default(),
+            unstored: RefCell::default(),
             changed: Notify::new(),
             closed: CancellationToken::new(),
         };
@@ -178,13 +181,18 @@ impl<'a> Dialog<'a> {
             Vec::new()
         });
         for taken in taken {
-            let outcome = match self.pass_on(&taken).await {
-                Ok(()) => DONE.to_owned(),
-                Err(why) => why,
+            let unstored = self.unstored.borrow_mut().remove(&taken.id);
+            let outcome = match unstored {
+                Some(outcome) => outcome,
+                None => match self.pass_on(&taken).await {
+                    Ok(()) => DONE.to_owned(),
+                    Err(why) => why,
+                },
             };
             let conclude = async || store.conclude(self.claim, &taken.id, &outcome).await;
             if let Err(error) = self.worker.store_health.retry(conclude).await {
-                tracing::warn!("cannot store that an instruction was followed: {error}");
+                tracing::warn!("cannot store the outcome of an instruction yet: {error}");
+                self.unstored.borrow_mut().insert(taken.id, outcome);
             }
         }
     }
