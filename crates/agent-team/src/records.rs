@@ -363,6 +363,7 @@ impl Records {
 
     /// Finds a thread, from the identity that has used it last, without a lock.
     fn find(&self, thread: &ThreadName) -> Result<Option<Entry>, RecordError> {
+        let now = SystemTime::now();
         let mut found: Option<Entry> = None;
         for (identity, document) in registry_files::all(&self.atm_home)? {
             // A registry that can't be read must not hide the others.
@@ -372,7 +373,7 @@ impl Records {
             let Some(entry) = document.ok().and_then(|all| all.find(thread).cloned()) else {
                 continue;
             };
-            let later = |found: &Entry| found.last_active < entry.last_active;
+            let later = |found: &Entry| found.used_at(now) < entry.used_at(now);
             if found.as_ref().is_none_or(later) {
                 found = Some(Entry { identity, ..entry });
             }

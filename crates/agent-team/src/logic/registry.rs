@@ -193,8 +193,7 @@ impl Document {
     /// only if there is no other.
     #[must_use]
     pub fn latest(&self, now: SystemTime) -> Option<&Entry> {
-        let used = |entry: &&Entry| (!entry.is_ahead_of(now), entry.last_active);
-        self.entries().max_by_key(used)
+        self.entries().max_by_key(|entry| entry.used_at(now))
     }
 
     /// Applies a change. The version rises by one, unless nothing was changed.

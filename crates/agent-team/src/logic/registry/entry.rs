@@ -186,9 +186,15 @@ pub struct ThreadUpdate {
 
 impl Entry {
     /// Whether the time of its last use is that of a clock which was wrong: far ahead of `now`.
-    pub(super) fn is_ahead_of(&self, now: SystemTime) -> bool {
+    fn is_ahead_of(&self, now: SystemTime) -> bool {
         let ahead = self.last_active.duration_since(now);
         ahead.is_ok_and(|ahead| ahead > CLOCK_TOLERANCE)
+    }
+
+    /// A key that sorts threads by their last use. Those with times of a wrong clock come first.
+    #[must_use]
+    pub fn used_at(&self, now: SystemTime) -> (bool, SystemTime) {
+        (!self.is_ahead_of(now), self.last_active)
     }
 
     /// Notes a use of the thread.

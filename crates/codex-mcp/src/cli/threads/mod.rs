@@ -146,9 +146,10 @@ fn find(storage: &StorageSettings, with_jobs: bool) -> Result<FoundThreads, Fail
         let job_threads = job_threads.filter(|entry| !known.contains(&entry.thread_id));
         found.entries.extend(job_threads);
     }
+    let now = SystemTime::now();
     found
         .entries
-        .sort_by_key(|entry| Reverse(entry.last_active));
+        .sort_by_key(|entry| Reverse(entry.used_at(now)));
     Ok(found)
 }
 
