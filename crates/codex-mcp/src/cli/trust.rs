@@ -181,12 +181,12 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
 
 fn show(codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
     let found = directory_trust(directory, codex)?;
-    let top = found.top.display();
-    let heading = match found.trust {
-        Trust::Trusted => format!("{top} is trusted, and brings:"),
-        Trust::Untrusted => format!("{top} is not trusted; if it were, it would bring:"),
+    let (state, heading) = match found.trust {
+        Trust::Trusted => ("trusted", "It brings:"),
+        Trust::Untrusted => ("not trusted", "If it were, it would bring:"),
     };
-    say_what_it_brings(&heading, &found.directory, &found.top)?;
+    say(&format!("{} is {state}.", found.top.display()))?;
+    say_what_it_brings(heading, &found.directory, &found.top)?;
     match found.changes {
         Some(changes) => say(&changes.message()),
         None => Ok(()),
