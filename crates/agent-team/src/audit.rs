@@ -69,7 +69,7 @@ pub struct Record<'a> {
     pub decided_by: Option<&'a str>,
     /// The messages that were read.
     pub messages: &'a [Envelope],
-    /// The error, if the event failed.
+    /// The error, if the event failed or a broadcast did not reach all members.
     pub error: Option<&'a str>,
 }
 
@@ -180,7 +180,7 @@ pub struct AuditLine {
     /// The first messages that were read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<ReadMessage>,
-    /// The error, if the event failed.
+    /// The error, if the event failed or a broadcast did not reach all members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -82,8 +82,8 @@ pub enum ClaimError {
 }
 
 impl Claim {
-    /// Claims the first of an identity, `NAME-2`, `NAME-3` and so on that no process holds and that
-    /// may be claimed. The one that a process which died had for the same `client` goes before.
+    /// Claims the identity that a dead process had for the same `client`, or else the first of an
+    /// identity, `NAME-2`, `NAME-3` and so on that no process holds and that may be claimed.
     ///
     /// # Errors
     ///
@@ -157,7 +157,8 @@ impl Claim {
         if done.is_some() && client_in(&path).is_none() {
             // An empty file is not that of a process that died. It stays: another check may hold
             // the lock too, and would remove the new file of a claim in its place. One that names
-            // a client stays as it is, as the client may return.
+            // a client stays as it is: the client gets the identity again, unless another process
+            // claims it first.
             file.set_len(0)?;
         }
         Ok(done)

@@ -361,7 +361,7 @@ impl AuditedResult<'_> {
     }
 }
 
-/// A broadcast that has reached nobody has failed. The error names those whom it has not reached, and
+/// A broadcast that reached nobody has failed. The error names the members that it did not reach, and
 /// the reason for the first of them.
 fn broadcast_result(sent: &[(AgentName, Result<MessageId, MailError>)]) -> AuditedResult<'static> {
     let failed = sent.iter().filter_map(|(agent, sent)| {
@@ -378,7 +378,10 @@ fn broadcast_result(sent: &[(AgentName, Result<MessageId, MailError>)]) -> Audit
             false => AuditOutcome::Succeeded,
         },
         messages: &[],
-        error: Some(format!("it did not reach {}: {first}", names.join(", "))),
+        error: Some(format!(
+            "the broadcast did not reach {}: {first}",
+            names.join(", ")
+        )),
     }
 }
 

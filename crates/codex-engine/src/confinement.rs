@@ -123,7 +123,7 @@ impl ConfiguredSandbox {
         permissions.or_else(|| named(SANDBOX_MODE).map(Self::Mode))
     }
 
-    /// The key of Codex's configuration that names it.
+    /// The key of Codex's configuration that sets this sandbox.
     pub fn key(&self) -> &'static str {
         match self {
             Self::Mode(_) => SANDBOX_MODE,

@@ -35,7 +35,7 @@ fn short(hash: &str) -> &str {
     hash.get(..SHORT_HASH).unwrap_or(hash)
 }
 
-/// When a command or a review, which the line names already, is run.
+/// The finding of a command or review that was not run. Its line names the criterion already.
 const CHECKED_LAST: &str = "runs once all else holds";
 
 /// The findings of a verdict, a line each.

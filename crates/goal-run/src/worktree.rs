@@ -196,7 +196,8 @@ impl Worktree {
         }
         let index = git.layout().git_dir.join("index");
         if !index.exists() {
-            // A killed attempt has left it: nobody else works in a worktree without files.
+            // An attempt that was killed has left it. One that has lost its lease, and still runs,
+            // checks out the same commit; no work exists yet.
             let lock = index.with_extension("lock");
             state_file::remove(&lock).map_err(io::Error::other)?;
             git.output(CHECK_OUT, &[]).await?;

@@ -258,7 +258,8 @@ pub(crate) async fn check_origin(
     }
 }
 
-/// Lets a request of somebody who is known pass, and says who that is, also to those who get the response.
+/// Lets a request with a valid credential pass. The request and its response carry the [`Caller`], for
+/// the handlers and the budget.
 pub(crate) async fn check_caller(
     State(access): State<Arc<AccessControl>>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,

@@ -22,7 +22,7 @@ const UNIT: usize = 64 * 1024;
 const UNITS: u32 = 768;
 
 /// What the answers with the same credential may take of them. A longer answer counts as this much, as
-/// it could not be sent otherwise.
+/// it could not be sent otherwise: two of these can take more than [`UNITS`].
 const UNITS_OF_ONE: u32 = UNITS / 2;
 
 /// The budget of an endpoint.

@@ -69,9 +69,10 @@ pub(super) fn replace(path: &Path, limit: u64, change: impl Change) -> Result<()
     replacement.perform(change)
 }
 
-/// Sets aside the drafts of a writer that died between the exchange and the merge: only they have what
-/// another program wrote. `has_lost` looks for that in the texts of the file and of a draft. Other
-/// drafts are left to the next writes, which replace them. The caller has locked the file.
+/// Sets aside the drafts of a writer that died, if they have messages that the file lacks: after the
+/// exchange, only the draft has what another program wrote. `has_lost` looks for such messages in the
+/// texts of the file and of a draft. Other drafts are left to the next writes, which replace them. The
+/// caller has locked the file. Fails, and nothing is to be written, if a draft cannot be set aside.
 pub(super) fn keep_lost_drafts(
     path: &Path,
     limit: u64,
@@ -96,8 +97,8 @@ pub(super) fn keep_lost_drafts(
             let kept = set_aside(&draft)
                 .map_err(|error| MailError::of(&draft)(io::Error::other(error)))?;
             tracing::warn!(
-                "a process ended while it wrote {}, and messages of another program are missing there; \
-                 they are kept in {}",
+                "a process ended while it wrote {}: its draft has messages that are missing there, \
+                 which another program wrote or which were not sent. It is kept in {}",
                 path.display(),
                 kept.display()
             );

@@ -104,11 +104,15 @@ async fn audit_names_members_whom_a_broadcast_did_not_reach() {
     let sessions = home.path().join(".config/atm/codex-sessions");
     for (malformed, outcome, error) in [
         (None, "done", ""),
-        (Some("lead.json"), "done", "it did not reach lead: "),
+        (
+            Some("lead.json"),
+            "done",
+            "the broadcast did not reach lead: ",
+        ),
         (
             Some("other.json"),
             "failed",
-            "it did not reach lead, other: ",
+            "the broadcast did not reach lead, other: ",
         ),
     ] {
         if let Some(file) = malformed {

@@ -287,7 +287,10 @@ fn apply_patiently(registry: &mut Registry, change: &Change) {
     for _ in 0..10 {
         match registry.apply(change) {
             Err(RegistryError::File(FileError::Busy { .. })) => {}
-            applied => return drop(applied.unwrap()),
+            applied => {
+                applied.unwrap();
+                return;
+            }
         }
     }
     panic!("the lock is never free");

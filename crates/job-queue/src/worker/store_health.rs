@@ -56,7 +56,8 @@ impl StoreHealth {
         self.healthy_since.set(Instant::now());
     }
 
-    /// Retries a call until it succeeds. No row may make the call fail, as it would do so for ever.
+    /// Retries a call until it succeeds. Only for calls that no malformed row can make fail: one that
+    /// it can would be retried forever.
     pub(super) async fn retry_forever<T>(
         &self,
         mut ask: impl AsyncFnMut() -> Result<T, StoreError>,

@@ -130,8 +130,8 @@ pub struct Router {
     calls: Calls,
     /// Open requests to the child that are not calls.
     requests: HashMap<RequestId, PendingRequest>,
-    /// The calls of our own tools that run. A cancelled one keeps its ID until then, or the next call
-    /// with the ID would get its answer.
+    /// The running calls of our own tools. A cancelled call keeps its ID until its tool has ended: a new
+    /// call with the ID would get its answer.
     own: HashMap<RequestId, OwnCall>,
     /// Our pings, and the request of the client that each follows: the child answers in order, so a
     /// request that has no answer before its ping gets none.

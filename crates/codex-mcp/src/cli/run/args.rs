@@ -89,8 +89,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]
     pub(super) max_turns: u32,
 
-    /// How long a turn may take. A command of a criterion may take as long, and 5
-    /// minutes in any case.
+    /// How long a turn may take. A command of a criterion may take as long, or 5
+    /// minutes if that is longer.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]
     pub(super) turn_timeout: Duration,
 
