@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn question_fields_and_rules_are_bounded() {
-        let long = "x".repeat(9 << 20);
+        let long = "x".repeat(1 << 20);
         let preset = form_question(&json!({ "name": { "type": "string", "default": long } }));
         let stored = StoredQuestion::new(&preset, false);
         assert_eq!(stored.fields, [Field::named("name")]);
