@@ -36,8 +36,8 @@ const HEADINGS: [&str; 7] = ["ID", "KIND", "STATE", "AGE", "TOKENS", "DOING", "D
 
 /// What to do about work that is asking.
 const HOW_TO_ANSWER: &str = "\
-asking: `codex-mcp logs ID` shows the question of a session, `codex-mcp jobs show
-        ID` that of a job, and the commands that allow or decline it";
+asking: `codex-mcp logs ID` (a session) or `codex-mcp jobs show ID` (a job)
+        shows the question, and the commands that allow or decline it";
 
 const MEANING: &str = "\
 Sessions are those of clients that a host process serves. A client that is served alone shows \
