@@ -196,8 +196,8 @@ impl Worktree {
         }
         let index = git.layout().git_dir.join("index");
         if !index.exists() {
-            // An attempt that was killed has left it. One that has lost its lease, and still runs,
-            // checks out the same commit; no work exists yet.
+            // A killed attempt may have left git's lock. An attempt that has lost its lease, and still
+            // runs, checks out the same commit; no work exists yet.
             let lock = index.with_extension("lock");
             state_file::remove(&lock).map_err(io::Error::other)?;
             git.output(CHECK_OUT, &[]).await?;
