@@ -194,7 +194,7 @@ fn former_identity(home: &Path, requested: &AgentName, client: &str) -> Option<A
     })
 }
 
-/// Whether an identity is the requested one, without or with a number.
+/// Whether an identity is the requested `NAME`, or `NAME-2`, `NAME-3` and so on.
 fn is_instance(identity: &AgentName, requested: &AgentName) -> bool {
     match identity.as_str().strip_prefix(requested.as_str()) {
         Some("") => true,

@@ -188,7 +188,7 @@ pub fn adding(
     Ok(Plan { entries, after })
 }
 
-/// Whether a value is a text, list or table with something in it, such as an argument or variables.
+/// Whether a value is a text, list or table that is not empty.
 fn has_words(value: &Value) -> bool {
     match value {
         Value::String(text) => !text.is_empty(),

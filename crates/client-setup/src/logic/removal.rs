@@ -1,4 +1,4 @@
-//! What removing this program from a client changes in its configuration.
+//! Plans the removal of this program's entries from the configuration of a client.
 
 use codex_config::logic::codex_servers::{Kind, RealPath, command_line};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Removed {
     pub names: Vec<String>,
     /// Those of them that are what they were before this program replaced or changed them.
     pub put_back: Vec<String>,
-    /// Whether the file keeps entries of this program under other names.
+    /// Whether entries of this program with other names stay in the file.
     pub has_others: bool,
 }
 

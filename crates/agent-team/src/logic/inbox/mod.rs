@@ -244,7 +244,7 @@ pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String 
     text
 }
 
-/// Whether the `draft` of a writer that died has messages that are missing in `current`, the inbox.
+/// Whether the inbox, `current`, lacks messages that the `draft` of a dead writer has.
 ///
 /// A draft that only appends to the inbox was not exchanged with it: it has a message that was not
 /// sent.

@@ -19,7 +19,7 @@ const CUT: char = '…';
 /// The longest other text in an entry, in bytes.
 pub(super) const LONGEST_TEXT: usize = 512;
 
-/// How far the time of a use may be ahead of the clock, which may have been set back since.
+/// How far a recorded time may be ahead of the clock. A time further ahead came from a wrong clock.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(24 * 3600);
 
 /// A thread (FR-5.2) and the settings that it was begun with, so that it can be resumed as it was.
@@ -185,7 +185,7 @@ pub struct ThreadUpdate {
 }
 
 impl Entry {
-    /// Whether the time of its last use is that of a clock which was wrong: far ahead of `now`.
+    /// Whether its last use is recorded with a time far ahead of `now`, from a wrong clock.
     fn is_ahead_of(&self, now: SystemTime) -> bool {
         let ahead = self.last_active.duration_since(now);
         ahead.is_ok_and(|ahead| ahead > CLOCK_TOLERANCE)
