@@ -388,9 +388,9 @@ async fn timed_out_review_names_the_last_step(release: &str) {
     let script = Script::new().otherwise([Reply::shell("sleep 1000"), Reply::say("never")]);
     let stage = CodexFixture::new(release, script).await;
     std::fs::write(stage.file("new.txt"), "x").unwrap();
-    let (code, shown, stderr) = stage.review(&["--timeout", "5s"]).await;
+    let (code, shown, stderr) = stage.review(&["--timeout", "10s"]).await;
     assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
-    let words = "took longer than 5 s and was interrupted; last step: running sleep";
+    let words = "took longer than 10 s and was interrupted; last step: running sleep";
     assert!(stderr.contains(words), "{stderr}");
 }
 

@@ -20,7 +20,7 @@ on_each_release!(
 const COMMIT: &str = "echo x > made.txt && git add made.txt && git commit -qm 'Make it'";
 
 /// Short leases, so that the jobs of a killed worker are found soon.
-const SHORT_LEASE: [&str; 4] = ["--lease-ms", "2500", "--heartbeat-ms", "250"];
+const SHORT_LEASE: [&str; 4] = ["--lease-ms", "5000", "--heartbeat-ms", "250"];
 
 async fn newest(script: Script) -> CodexFixture {
     stage(testkit::codex::newest(), script).await
