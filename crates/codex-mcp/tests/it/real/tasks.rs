@@ -130,14 +130,20 @@ async fn task_of_a_job_outlives_client_and_server(release: &str) {
     stage.finish_with_worker(second).await;
 }
 
-/// The question has the same key over the new server, and an answer counts once.
-async fn question_of_a_task_is_answered_over_a_new_server(release: &str) {
+/// Starts a task whose command needs an approval.
+async fn task_that_asks(release: &str) -> (CodexFixture, McpClient, String) {
     let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
     let script = Script::new().otherwise([touch, Reply::say("Done.")]);
     let stage = stage(release, script).await;
-    let mut first = with_tasks(&stage);
+    let mut client = with_tasks(&stage);
     let asking = json!({ "approval": "ask", "sandbox": "read-only" });
-    let task = begin(&mut first, "call_codex", job_in(&stage, "ask", asking)).await;
+    let task = begin(&mut client, "call_codex", job_in(&stage, "ask", asking)).await;
+    (stage, client, task)
+}
+
+/// The question has the same key over the new server, and an answer counts once.
+async fn question_of_a_task_is_answered_over_a_new_server(release: &str) {
+    let (stage, mut first, task) = task_that_asks(release).await;
     let state = until(&mut first, &task, "input_required").await;
     let [(key, request)] = questions(&state).try_into().unwrap();
     assert_eq!(request["method"], "elicitation/create");
@@ -172,12 +178,7 @@ async fn question_of_a_task_is_answered_over_a_new_server(release: &str) {
 
 /// A client with bounds answers the question of a job that another one has begun without them.
 async fn yes_out_of_bounds_declines_the_question_of_a_task(release: &str) {
-    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
-    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
-    let stage = stage(release, script).await;
-    let mut first = with_tasks(&stage);
-    let asking = json!({ "approval": "ask", "sandbox": "read-only" });
-    let task = begin(&mut first, "call_codex", job_in(&stage, "ask", asking)).await;
+    let (stage, mut first, task) = task_that_asks(release).await;
     let state = until(&mut first, &task, "input_required").await;
     let [(key, _)] = questions(&state).try_into().unwrap();
     kill(first).await;
