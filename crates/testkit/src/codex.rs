@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 /// Where the native binary lies below `vendor/TARGET-TRIPLE`: the first since some
@@ -67,11 +68,65 @@ pub fn npm_shim(version: &str) -> PathBuf {
     shim
 }
 
+/// Puts into an empty CODEX_HOME what this release makes there at its first start: its databases
+/// and skills. To make them again in each test takes a quarter of the start.
+pub(crate) fn start_before(version: &str, codex_home: &Path) {
+    copy_directory(&first_home(version), codex_home);
+}
+
+/// The CODEX_HOME of a release that was started once, without a configuration.
+fn first_home(version: &str) -> PathBuf {
+    let home = install(version).join("first-home");
+    if home.is_dir() {
+        return home;
+    }
+    let draft = tempfile::Builder::new()
+        .prefix("first-home.")
+        .tempdir_in(install(version))
+        .unwrap();
+    // With plugins, Codex asks git about its marketplace over the network.
+    let config = draft.path().join("config.toml");
+    fs::write(&config, "features.plugins = false\n").unwrap();
+    let ended = Command::new(native_binary(version))
+        .arg("app-server")
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", draft.path())
+        .env("CODEX_HOME", draft.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(ended.success(), "Codex {version} ended with {ended}");
+    fs::remove_file(config).unwrap();
+    // Another test may have been quicker, and its directory is as good.
+    if fs::rename(draft.path(), &home).is_err() {
+        assert!(home.is_dir(), "{} cannot be made", home.display());
+    }
+    home
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let copy = to.join(entry.file_name());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            fs::create_dir_all(&copy).unwrap();
+            copy_directory(&entry.path(), &copy);
+        } else if kind.is_file() {
+            fs::copy(entry.path(), copy).unwrap();
+        }
+    }
+}
+
+fn install(version: &str) -> PathBuf {
+    crate::target_dir().join("codex").join(version)
+}
+
 fn node_modules(version: &str) -> PathBuf {
-    crate::target_dir()
-        .join("codex")
-        .join(version)
-        .join("node_modules")
+    install(version).join("node_modules")
 }
 
 fn directories(parent: &Path) -> Vec<PathBuf> {

@@ -67,6 +67,14 @@ impl Home {
         home
     }
 
+    /// The same with a Codex home that this release has been started with before.
+    #[must_use]
+    pub fn of_codex(release: &str, codex_config: &str) -> Self {
+        let home = Self::new(codex_config);
+        crate::codex::start_before(release, &home.codex_home());
+        home
+    }
+
     /// The directory that holds all the others.
     #[must_use]
     pub fn root(&self) -> &Path {

@@ -27,9 +27,9 @@ pub(super) struct RepositoryFixture {
 impl RepositoryFixture {
     pub(super) async fn new(release: &str, script: Script) -> Self {
         let model = ScriptedModel::start(script).await.unwrap();
-        let config = "features.plugins = false";
+        let config = format!("{}\nfeatures.plugins = false\n", model.codex_config());
         Self {
-            home: Home::new(&format!("{}\n{config}\n", model.codex_config())),
+            home: Home::of_codex(release, &config),
             model,
             release: release.to_owned(),
         }

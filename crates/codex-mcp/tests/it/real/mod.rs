@@ -101,7 +101,8 @@ impl CodexFixture {
         let model = ScriptedModel::start(script).await.unwrap();
         // With plugins, Codex asks git about its marketplace over the network.
         let plugins = "features.plugins = false";
-        let home = Home::new(&format!("{}\n{plugins}\n{config}", model.codex_config()));
+        let config = format!("{}\n{plugins}\n{config}", model.codex_config());
+        let home = Home::of_codex(release, &config);
         Self {
             home,
             model,
