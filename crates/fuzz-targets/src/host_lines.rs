@@ -11,6 +11,7 @@ use host_process::logic::handshake::{Answer, Request};
 
 const REPEATABLE: Repeatable = Repeatable {
     tools: &["codex_wait"],
+    lasting: &["codex_submit"],
     mark: "codex-mcp/repeated",
 };
 

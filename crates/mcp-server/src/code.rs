@@ -91,6 +91,8 @@ codes! {
         "Start codex-mcp again; if there is a threadId, continue with codex-reply.";
     HostLost: "HOST_LOST", Worthwhile,
         "codex_session and codex_threads list the work that continues; call again if yours is missing.";
+    JobHostLost: "HOST_LOST", Pointless,
+        "Find the job with call_jobs or call_status; call again only if the call has had no effect.";
     TaskFiles: "TASK_FILES", Worthwhile,
         "Free disk space, or correct the permissions of the file that the message names, then call again.";
     TooManyTasks: "TOO_MANY_TASKS", Worthwhile,
@@ -166,6 +168,7 @@ impl Code {
             | Self::SessionNotRunning
             | Self::RequestNotFound
             | Self::HostLost
+            | Self::JobHostLost
             | Self::Unreadable => self.row().name,
             _ => "INTERNAL",
         }

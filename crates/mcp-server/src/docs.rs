@@ -76,6 +76,10 @@ fn meaning(code: Code) -> &'static str {
         Code::HostLost => {
             "The [host process](clients.md#several-clients-one-codex) ended before the call was answered."
         }
+        Code::JobHostLost => {
+            "The host process ended before it answered a call that begins a job, or answers or steers \
+             one: it may have had its effect or not."
+        }
         Code::UsageLimit => "The usage limit of the account is reached.",
         Code::RateLimited => "The model provider limits the rate of requests.",
         Code::Overloaded => "The model provider, or Codex, is overloaded.",

@@ -99,15 +99,20 @@ impl Renumbered<'_> {
 pub enum RequestKind {
     /// A call of a tool, whose errors are results.
     ToolCall,
+    /// A call of a tool whose effect outlives the host, see [`Repeatable::lasting`].
+    LastingCall,
     /// Any other.
     Other,
 }
 
-/// The calls that the next host can answer, if the one that had them was killed.
+/// Which calls can be repeated, if the host that had them was killed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Repeatable {
-    /// The names of their tools.
+    /// The names of the tools whose calls the next host can answer.
     pub tools: &'static [&'static str],
+    /// The names of the tools whose effect outlives the host. A second call may have it twice, so the
+    /// client has to look first.
+    pub lasting: &'static [&'static str],
     /// The member of `_meta` that marks a repeated call.
     pub mark: &'static str,
 }
@@ -150,6 +155,9 @@ impl Conversation {
         match Message::read(message) {
             Ok(Message::Request { id, method, params }) => {
                 let kind = match &*method {
+                    "tools/call" if calls_one_of(self.repeatable.lasting, params) => {
+                        RequestKind::LastingCall
+                    }
                     "tools/call" => RequestKind::ToolCall,
                     _ => RequestKind::Other,
                 };
@@ -160,7 +168,7 @@ impl Conversation {
                 self.note_subscription(&method, &id, params, message);
                 self.forget_cancelled(&id);
                 if kind == RequestKind::ToolCall
-                    && self.is_repeatable(params)
+                    && calls_one_of(self.repeatable.tools, params)
                     && let Some(call) = marked(message, self.repeatable.mark)
                 {
                     self.calls.insert(id.clone(), call);
@@ -231,11 +239,6 @@ impl Conversation {
             }
             Ok(Message::Notification { .. }) | Err(_) => Some(message.into()),
         }
-    }
-
-    fn is_repeatable(&self, params: Option<&RawValue>) -> bool {
-        let params = params.and_then(|params| serde_json::from_str(params.get()).ok());
-        params.is_some_and(|Called { name }| self.repeatable.tools.contains(&&*name))
     }
 
     /// The calls to repeat to the next host, marked as repeated: those without an answer, which stay
@@ -391,6 +394,11 @@ fn renumbered(id: &RequestId, rest: Rest<'_>) -> Vec<u8> {
     renumbered.to_vec()
 }
 
+fn calls_one_of(tools: &[&str], params: Option<&RawValue>) -> bool {
+    let params = params.and_then(|params| serde_json::from_str(params.get()).ok());
+    params.is_some_and(|Called { name }| tools.contains(&&*name))
+}
+
 /// A call with a mark in its `_meta`; `None` if it cannot have one, and is not repeated.
 fn marked(call: &[u8], mark: &str) -> Option<Vec<u8>> {
     let mut call: Value = serde_json::from_slice(call).ok()?;
@@ -423,6 +431,11 @@ mod tests {
     const BEGIN: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
     const BEGUN: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{}}"#;
+    const REPEATABLE: Repeatable = Repeatable {
+        tools: &["wait"],
+        lasting: &["submit"],
+        mark: "again",
+    };
 
     #[test]
     fn unanswered_requests_are_lost_with_the_host() {
@@ -512,11 +525,7 @@ mod tests {
 
     #[test]
     fn call_that_the_next_host_can_answer_is_repeated() {
-        let repeatable = Repeatable {
-            tools: &["wait"],
-            mark: "again",
-        };
-        let mut conversation = Conversation::new(repeatable);
+        let mut conversation = Conversation::new(REPEATABLE);
         let call = |id: u8, tool: &str| {
             let params = json!({ "name": tool, "_meta": { "progressToken": 7 } });
             let call = json!({ "id": id, "method": "tools/call", "params": params });
@@ -542,12 +551,25 @@ mod tests {
     }
 
     #[test]
+    fn lost_call_with_a_lasting_effect_is_told_from_others() {
+        let mut conversation = Conversation::new(REPEATABLE);
+        for (id, tool) in [(1, "submit"), (2, "other")] {
+            let call = json!({ "id": id, "method": "tools/call", "params": { "name": tool } });
+            let _ = conversation.from_client(call.to_string().as_bytes());
+        }
+        assert!(conversation.take_repeatable().is_empty());
+        let mut lost = conversation.lost();
+        lost.sort_by_key(|(id, _)| id.clone());
+        let expected = [
+            (RequestId::Number(1), RequestKind::LastingCall),
+            (RequestId::Number(2), RequestKind::ToolCall),
+        ];
+        assert_eq!(lost, expected);
+    }
+
+    #[test]
     fn next_host_is_told_of_cancelled_calls_again() {
-        let repeatable = Repeatable {
-            tools: &["wait"],
-            mark: "again",
-        };
-        let mut conversation = Conversation::new(repeatable);
+        let mut conversation = Conversation::new(REPEATABLE);
         let last = i64::try_from(CANCELLED_CALLS).unwrap();
         for id in 0..=last {
             let params = json!({ "name": "wait", "arguments": { "prompt": "x" } });
@@ -574,11 +596,7 @@ mod tests {
     /// MCP forbids to use an ID again.
     #[test]
     fn later_call_with_the_id_of_a_cancelled_one_is_not_cancelled() {
-        let repeatable = Repeatable {
-            tools: &["wait"],
-            mark: "again",
-        };
-        let mut conversation = Conversation::new(repeatable);
+        let mut conversation = Conversation::new(REPEATABLE);
         let call = br#"{"id":1,"method":"tools/call","params":{"name":"wait"}}"#;
         let _ = conversation.from_client(call);
         let _ = conversation.from_client(&cancellation(&RequestId::Number(1)));
@@ -591,11 +609,7 @@ mod tests {
 
     #[test]
     fn call_that_cannot_be_marked_is_lost() {
-        let repeatable = Repeatable {
-            tools: &["wait"],
-            mark: "again",
-        };
-        let mut conversation = Conversation::new(repeatable);
+        let mut conversation = Conversation::new(REPEATABLE);
         for call in [
             &br#"{"id":1,"method":"tools/call","params":{"name":"wait","_meta":null}}"#[..],
             br#"{"id":2,"method":"tools/call","params":{"name":"wait","_meta":7}}"#,

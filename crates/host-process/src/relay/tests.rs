@@ -27,6 +27,7 @@ const CANCELLATION: &[u8] =
 
 const REPEATABLE: Repeatable = Repeatable {
     tools: &["wait"],
+    lasting: &[],
     mark: "again",
 };
 

@@ -156,6 +156,7 @@ pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<
     };
     let repeatable = Repeatable {
         tools: &tools::REPEATED,
+        lasting: &tools::jobs::LASTING,
         mark: repeated_call::MARK,
     };
     let closing = shutdown.closing.clone();
@@ -173,11 +174,11 @@ struct ToolAnswers {
 
 impl RelayAnswers for ToolAnswers {
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
-        failure(
-            id,
-            kind,
-            ToolError::new(Code::HostLost, repeated_call::LOST),
-        )
+        let (code, message) = match kind {
+            RequestKind::LastingCall => (Code::JobHostLost, tools::jobs::LOST),
+            RequestKind::ToolCall | RequestKind::Other => (Code::HostLost, repeated_call::LOST),
+        };
+        failure(id, kind, ToolError::new(code, message))
     }
 
     fn no_host(&self, id: &RequestId, kind: RequestKind, error: &ConnectError) -> Vec<u8> {
@@ -194,7 +195,7 @@ impl RelayAnswers for ToolAnswers {
 /// A failed call: of a tool as a result, of anything else as an error.
 fn failure(id: &RequestId, kind: RequestKind, error: ToolError) -> Vec<u8> {
     match kind {
-        RequestKind::ToolCall => {
+        RequestKind::ToolCall | RequestKind::LastingCall => {
             let result = serde_json::to_value(error.into_result()).unwrap_or_default();
             answer(Some(id), Ok(&result))
         }

@@ -10,6 +10,7 @@ use testkit::process::{signal, wait_until_gone};
 use testkit::{AppServer, Launch, McpClient};
 use tokio::time::sleep;
 
+use super::job_tools::{self, call_ok};
 use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_after, calling_model, mail, team, write_to_lead};
 use super::{CodexFixture, VERSION, assert_completed, assert_error, said, structured};
@@ -579,6 +580,39 @@ async fn waiting_review_gets_its_answer(release: &str) {
     work.assert_next_host_answers(&waiting, &gate, "No fault.")
         .await;
     work.finish().await;
+}
+
+/// Its caller has no ID of it, and must not begin it a second time.
+#[tokio::test]
+async fn run_of_a_killed_host_goes_on_and_is_not_to_be_repeated() {
+    let (gate, script) = gated("done");
+    let stage = job_tools::stage(testkit::codex::newest(), script).await;
+    let client = client(&stage, &[]).await;
+    let client = Poller { client };
+    let mut work = HostFixture { stage, client };
+    let call = json!({ "task": "work", "wait_ms": 600_000 });
+    let waiting = work.client.client.request_tool("codex_run", call);
+    gate.reached(1).await;
+    work.kill_host().await;
+    let lost = work.client.client.result(&waiting).await;
+    assert_error(&lost, "HOST_LOST");
+    let error = &structured(&lost)["error"];
+    assert_eq!(error["retryable"], false, "{error:#}");
+    assert!(
+        error["hint"].as_str().unwrap().contains("call_jobs"),
+        "{error:#}"
+    );
+    let HostFixture { stage, client } = work;
+    let mut client = client.client;
+    let listed = call_ok(&mut client, "call_jobs", json!({})).await;
+    assert_eq!(listed["total"], 1, "{listed:#}");
+    assert_eq!(listed["jobs"][0]["status"], "running", "{listed:#}");
+    let job = json!({ "job_id": listed["jobs"][0]["job_id"] });
+    call_ok(&mut client, "call_cancel", job).await;
+    gate.release();
+    assert!(client.finish().await.success());
+    stage.stop_hosts().await;
+    stage.until_processes_end().await;
 }
 
 /// The host is stopped, and has not read the cancellation when it is killed.
