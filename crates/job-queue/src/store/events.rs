@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::cells::{count, readable};
+use super::columns::bounded;
 use super::error::Fault;
 use super::pool::Purpose;
 use super::rows::bound;
@@ -84,12 +85,15 @@ impl JobStore {
         after: u32,
         limit: u32,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        let sql = "SELECT sequence, at, kind, data FROM codex_events \
-                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) AND sequence > $2 \
-                   ORDER BY sequence LIMIT $3";
+        let [kind, data] = ["kind", "data"].map(bounded);
+        let sql = format!(
+            "SELECT sequence, at, {kind}, {data} FROM codex_events \
+             WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) AND sequence > $2 \
+             ORDER BY sequence LIMIT $3"
+        );
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), after.into(), limit.into()];
-            let rows = connection.rows(sql, values).await?;
+            let rows = connection.rows(&sql, values).await?;
             rows.iter()
                 .map(StoredEvent::read)
                 .collect::<Result<_, Fault>>()
@@ -103,12 +107,15 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn tail(&self, job: &JobId, most: u32) -> Result<Vec<StoredEvent>, StoreError> {
-        let sql = "SELECT sequence, at, kind, data FROM codex_events \
-                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
-                   ORDER BY sequence DESC LIMIT $2";
+        let [kind, data] = ["kind", "data"].map(bounded);
+        let sql = format!(
+            "SELECT sequence, at, {kind}, {data} FROM codex_events \
+             WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
+             ORDER BY sequence DESC LIMIT $2"
+        );
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), most.into()];
-            let rows = connection.rows(sql, values).await?;
+            let rows = connection.rows(&sql, values).await?;
             readable(&rows, StoredEvent::read)
         };
         let mut events = reading!(self, look)?;
@@ -153,13 +160,16 @@ impl JobStore {
         job: &JobId,
         numbers: &RangeInclusive<u32>,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        let sql = "SELECT sequence, at, kind, data FROM codex_events \
-                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
-                   AND sequence BETWEEN $2 AND $3 ORDER BY sequence";
+        let [kind, data] = ["kind", "data"].map(bounded);
+        let sql = format!(
+            "SELECT sequence, at, {kind}, {data} FROM codex_events \
+             WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) \
+             AND sequence BETWEEN $2 AND $3 ORDER BY sequence"
+        );
         let look = async |connection: &mut Connection| {
             let (first, last) = (*numbers.start(), *numbers.end());
             let values = vec![job.as_str().into(), first.into(), last.into()];
-            let rows = connection.rows(sql, values).await?;
+            let rows = connection.rows(&sql, values).await?;
             readable(&rows, StoredEvent::read)
         };
         reading!(self, look)

@@ -4,6 +4,7 @@
 use settings::store_access::OthersJobs;
 
 use super::cells::{count, parsed, readable, state, text};
+use super::columns::bounded;
 use super::error::Fault;
 use super::events::hold;
 use super::pool::Purpose;
@@ -29,8 +30,9 @@ impl JobStore {
         new: &NewInstruction,
     ) -> Result<Option<InstructOutcome>, StoreError> {
         let may = self.identity.may(OthersJobs::Manage);
+        let owner = bounded("owner");
         let sql = format!(
-            "SELECT seq, state, attempts, owner, \
+            "SELECT seq, state, attempts, {owner}, \
              CAST(CASE WHEN {may} THEN 1 ELSE 0 END AS BIGINT) AS may \
              FROM codex_jobs WHERE id = $1 {{locked}}"
         );
@@ -67,9 +69,12 @@ impl JobStore {
         let id = new.id.to_string();
         if let Some(question) = &new.question {
             let of_question = vec![seq.clone(), attempt.into(), question.into()];
-            let answered = "SELECT data FROM codex_instructions WHERE job = $1 AND attempt = $2 \
-                            AND question = $3 AND (outcome IS NULL OR outcome = 'done')";
-            if let Some(row) = connection.row(answered, of_question.clone()).await? {
+            let answered = format!(
+                "SELECT {} FROM codex_instructions WHERE job = $1 AND attempt = $2 \
+                 AND question = $3 AND (outcome IS NULL OR outcome = 'done')",
+                bounded("data")
+            );
+            if let Some(row) = connection.row(&answered, of_question.clone()).await? {
                 return Ok(InstructOutcome::Answered(row.text("data")?));
             }
             let open = "SELECT id FROM codex_questions \
@@ -102,10 +107,11 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn progress(&self, new: &NewInstruction) -> Result<InstructionProgress, StoreError> {
-        let sql = "SELECT taken, outcome FROM codex_instructions WHERE id = $1";
+        let outcome = bounded("outcome");
+        let sql = format!("SELECT taken, {outcome} FROM codex_instructions WHERE id = $1");
         let id = new.id.to_string();
         let look = async |connection: &mut Connection| {
-            let Some(row) = connection.row(sql, vec![(&id).into()]).await? else {
+            let Some(row) = connection.row(&sql, vec![(&id).into()]).await? else {
                 return Ok::<_, Fault>(InstructionProgress::Gone);
             };
             Ok(match (row.text("outcome")?, count(&row, "taken")?) {
@@ -162,16 +168,19 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn take_instructions(&self, claim: &Claim) -> Result<Vec<Instruction>, StoreError> {
-        let sql = "UPDATE codex_instructions SET taken = 1 \
-                   WHERE job = $1 AND attempt = $2 AND outcome IS NULL \
-                   RETURNING id, question, signature, data";
+        let [signature, data] = ["signature", "data"].map(bounded);
+        let sql = format!(
+            "UPDATE codex_instructions SET taken = 1 \
+             WHERE job = $1 AND attempt = $2 AND outcome IS NULL \
+             RETURNING id, question, {signature}, {data}"
+        );
         let take = async |connection: &mut Connection| {
             let Some(row) = hold(connection, claim).await? else {
                 return Ok(Vec::new());
             };
             let job = Value::Integer(row.number("seq")?);
             let values = vec![job, claim.attempt.into()];
-            let rows = connection.rows(sql, values).await?;
+            let rows = connection.rows(&sql, values).await?;
             readable(&rows, |row| self.instruction(claim, row))
         };
         writing!(self, take)

@@ -20,7 +20,8 @@
 //!   question exists as long as its attempt holds the lease.
 //! - When a job ends, credentials in its prompt are masked.
 //! - Others may write any row. A job whose row cannot be read fails, and lists leave out such rows,
-//!   as the last events of a job do.
+//!   as the last events of a job do. A text beyond our bounds is never read, as one of 1 GB would end
+//!   each process that lists jobs.
 //! - PostgreSQL stores no NUL character; both databases get U+FFFD in its place.
 //!
 //! sqlx has a thread for each connection to SQLite; no process is started on these threads.

@@ -1,6 +1,7 @@
 //! Codex's open questions in running jobs.
 
 use super::cells::{count, readable, text};
+use super::columns::bounded;
 use super::error::Fault;
 use super::events::hold;
 use super::rows::bound;
@@ -80,14 +81,16 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn questions(&self, job: &JobId) -> Result<Vec<Question>, StoreError> {
-        let sql = "SELECT codex_questions.id AS id, attempt, asked_at, question, \
-                   codex_questions.signature AS signature FROM codex_questions \
-                   JOIN codex_jobs ON seq = job AND attempts = attempt \
-                   WHERE codex_jobs.id = $1 AND state = 'running' AND lease_until >= {now} \
-                   ORDER BY asked_at, codex_questions.id LIMIT $2";
+        let [question, signature] = ["question", "codex_questions.signature"].map(bounded);
+        let sql = format!(
+            "SELECT codex_questions.id AS id, attempt, asked_at, {question}, {signature} \
+             FROM codex_questions JOIN codex_jobs ON seq = job AND attempts = attempt \
+             WHERE codex_jobs.id = $1 AND state = 'running' AND lease_until >= {{now}} \
+             ORDER BY asked_at, codex_questions.id LIMIT $2"
+        );
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), MOST.into()];
-            let rows = connection.rows(sql, values).await?;
+            let rows = connection.rows(&sql, values).await?;
             readable(&rows, |row| self.question(job, row))
         };
         reading!(self, look)

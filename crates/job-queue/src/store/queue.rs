@@ -7,7 +7,7 @@ use std::time::Duration;
 use settings::store_access::OthersJobs;
 
 use super::cells::{self, cancellation, count, parsed, readable};
-use super::columns::SIGNED;
+use super::columns::{SIGNED, bounded};
 use super::error::Fault;
 use super::pool::Purpose;
 use super::rows::bound;
@@ -303,8 +303,9 @@ impl JobStore {
     /// [`StoreError`], also if the job belongs to others and this machine does not manage it.
     pub async fn request_cancel(&self, job: &JobId) -> Result<Option<CancelResponse>, StoreError> {
         let may = self.identity.may(OthersJobs::Manage);
+        let owner = bounded("owner");
         let sql = format!(
-            "SELECT state, owner, CAST(CASE WHEN {may} THEN 1 ELSE 0 END AS BIGINT) AS may \
+            "SELECT state, {owner}, CAST(CASE WHEN {may} THEN 1 ELSE 0 END AS BIGINT) AS may \
              FROM codex_jobs WHERE id = $1 {{locked}}"
         );
         let cancel = async |connection: &mut Connection| {
@@ -360,7 +361,8 @@ pub(super) async fn end(
     sql: &str,
     values: Vec<Value>,
 ) -> Result<u64, Fault> {
-    let sql = format!("{sql} RETURNING seq, prompt, run, settings");
+    let [prompt, run, settings] = ["prompt", "run", "settings"].map(bounded);
+    let sql = format!("{sql} RETURNING seq, {prompt}, {run}, {settings}");
     let rows = connection.rows(&sql, values).await?;
     for row in &rows {
         mask(connection, row).await?;

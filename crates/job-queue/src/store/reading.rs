@@ -5,6 +5,7 @@ use std::time::Duration;
 use settings::store_access::OthersJobs;
 
 use super::cells::readable;
+use super::columns::bounded;
 use super::sql::{Connection, Row, Value};
 use super::{Job, JobFilter, JobList, JobStore, JobSummary, StoreError, queue};
 use crate::logic::{JobId, JobPrefix};
@@ -133,8 +134,9 @@ impl JobStore {
     /// [`StoreError`].
     pub async fn host_of_session(&self, session: &str) -> Result<Option<String>, StoreError> {
         let may = self.identity.may(OthersJobs::Run);
+        let worker_host = bounded("worker_host");
         let sql = format!(
-            "SELECT worker_host FROM codex_jobs WHERE session_id = $1 \
+            "SELECT {worker_host} FROM codex_jobs WHERE session_id = $1 \
              AND worker_host IS NOT NULL AND {may} ORDER BY seq DESC LIMIT 1"
         );
         let look = async |connection: &mut Connection| {
@@ -153,8 +155,9 @@ impl JobStore {
     /// [`StoreError`].
     pub async fn with_threads(&self, most: u32) -> Result<Vec<JobThread>, StoreError> {
         let sql = format!(
-            "SELECT {{summary}}, submitted_by, SUBSTR(prompt, 1, {PROMPT_BEGINNING}) AS prompt \
-             FROM codex_jobs WHERE session_id IS NOT NULL ORDER BY seq DESC LIMIT $1"
+            "SELECT {{summary}}, {}, SUBSTR(prompt, 1, {PROMPT_BEGINNING}) AS prompt \
+             FROM codex_jobs WHERE session_id IS NOT NULL ORDER BY seq DESC LIMIT $1",
+            bounded("submitted_by")
         );
         let look = async |connection: &mut Connection| {
             let rows = connection.rows(&sql, vec![most.into()]).await?;

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use settings::store_access::OthersJobs;
 
 use super::cells::{cancellation, count, optional, parsed, truth};
+use super::columns::bounded;
 use super::error::Fault;
 use super::pool::Purpose;
 use super::queue::{
@@ -20,8 +21,13 @@ use crate::logic::{
 };
 
 /// The columns that decide the next state of a lost job, see [`LostJob`].
-const LOST: &str = "seq, id, worker, attempts, waits, retry, cancel_requested, \
-                    CAST(CASE WHEN not_before > {now} THEN 1 ELSE 0 END AS BIGINT) AS looks";
+fn lost_columns() -> String {
+    let worker = bounded("worker");
+    format!(
+        "seq, id, {worker}, attempts, waits, retry, cancel_requested, \
+         CAST(CASE WHEN not_before > {{now}} THEN 1 ELSE 0 END AS BIGINT) AS looks"
+    )
+}
 
 impl JobStore {
     /// Gives up a job that cannot be finished, as if its worker had died: the job is queued again
@@ -32,10 +38,8 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn give_up(&self, claim: &Claim, why: &str) -> Result<Option<JobState>, StoreError> {
-        let sql = format!(
-            "SELECT {LOST} FROM codex_jobs \
-             WHERE {FENCE} {{locked}}"
-        );
+        let columns = lost_columns();
+        let sql = format!("SELECT {columns} FROM codex_jobs WHERE {FENCE} {{locked}}");
         let give_up = async |connection: &mut Connection| {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
@@ -63,7 +67,8 @@ impl JobStore {
         waiting: &NextWait,
         event: Option<&NewEvent>,
     ) -> Result<Option<Cancellation>, StoreError> {
-        let sql = format!("SELECT {LOST} FROM codex_jobs WHERE {FENCE} {{locked}}");
+        let columns = lost_columns();
+        let sql = format!("SELECT {columns} FROM codex_jobs WHERE {FENCE} {{locked}}");
         let requeue = async |connection: &mut Connection| {
             let Some(row) = connection.row(&sql, fence(claim, [])).await? else {
                 return Ok(None);
@@ -109,8 +114,9 @@ impl JobStore {
         if reading!(self, is_any)?.is_none() {
             return Ok(Vec::new());
         }
+        let columns = lost_columns();
         let sql = format!(
-            "SELECT {LOST} FROM codex_jobs \
+            "SELECT {columns} FROM codex_jobs \
              WHERE {lost} ORDER BY lease_until LIMIT {BATCH} {{free}}"
         );
         let reap = async |connection: &mut Connection| {

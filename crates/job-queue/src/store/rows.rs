@@ -8,6 +8,7 @@ use super::access::Identity;
 use super::cells::{
     cancellation, count, json, moment, nothing, optional, parsed, state, text, truth,
 };
+use super::columns::{longest, request_columns};
 use super::error::Fault;
 use super::record::{
     Demand, Job, JobSummary, LONGEST_TEXT, NewWorker, Origin, PromptText, Question, Request,
@@ -18,11 +19,15 @@ use crate::logic::{JobState, Wait, WaitHistory};
 
 /// Refuses a text that is too long for the store.
 pub(super) fn bound(what: &'static str, text: &str) -> Result<(), Fault> {
-    match text.len() > LONGEST_TEXT {
+    bound_to(LONGEST_TEXT, what, text)
+}
+
+fn bound_to(most: usize, what: &'static str, text: &str) -> Result<(), Fault> {
+    match text.len() > most {
         true => Err(Fault::TooLong {
             what,
             length: text.len(),
-            most: LONGEST_TEXT,
+            most,
         }),
         false => Ok(()),
     }
@@ -39,7 +44,7 @@ impl Request {
         bound("the run", run.as_deref().unwrap_or_default())?;
         let settings = self.settings.as_ref().map(Json::to_string);
         bound("the settings", settings.as_deref().unwrap_or_default())?;
-        Ok(vec![
+        let values = vec![
             (&self.tool_name).into(),
             (&self.task_name).into(),
             (&self.agent_source).into(),
@@ -66,7 +71,14 @@ impl Request {
             self.retry.into(),
             run.into(),
             settings.into(),
-        ])
+        ];
+        // A longer text would not be read.
+        for (what, value) in request_columns().zip(&values) {
+            if let Value::Text(Some(text)) = value {
+                bound_to(longest(what), what, text)?;
+            }
+        }
+        Ok(values)
     }
 
     fn read(row: &Row) -> Result<Self, Fault> {

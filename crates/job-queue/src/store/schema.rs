@@ -3,6 +3,7 @@
 
 use settings::store_location::Location;
 
+use super::columns::bounded;
 use super::error::Fault;
 use super::migrations::{MASKED_SINCE, MIGRATIONS, Migration, newest};
 use super::pool::{self, Purpose};
@@ -79,12 +80,15 @@ const BATCH: u32 = 100;
 
 /// Masks credentials in jobs that have ended before the migration.
 async fn mask_ended(connection: &mut Connection) -> Result<(), Fault> {
-    let sql = "SELECT seq, prompt, run, settings FROM codex_jobs WHERE seq > $1 \
-               AND state IN ('completed', 'failed', 'cancelled') ORDER BY seq LIMIT $2";
+    let [prompt, run, settings] = ["prompt", "run", "settings"].map(bounded);
+    let sql = format!(
+        "SELECT seq, {prompt}, {run}, {settings} FROM codex_jobs WHERE seq > $1 \
+         AND state IN ('completed', 'failed', 'cancelled') ORDER BY seq LIMIT $2"
+    );
     let mut last = 0;
     loop {
         let rows = connection
-            .rows(sql, vec![last.into(), BATCH.into()])
+            .rows(&sql, vec![last.into(), BATCH.into()])
             .await?;
         for row in &rows {
             queue::mask(connection, row).await?;

@@ -36,7 +36,8 @@ impl Dialect {
     /// - `{now}`: the current moment.
     /// - `{locked}`: locks the selected rows. `{free}`: locks those that no other transaction has
     ///   locked. SQLite has only one writer.
-    /// - `{job}`, `{summary}`, `{request}`, `{rest}`: lists of columns.
+    /// - `{job}`, `{summary}`: the columns to read, their texts within bounds. `{request}`: those to
+    ///   write.
     /// - `{no index}`: keeps SQLite from using the index of the next column. PostgreSQL has
     ///   statistics about the values.
     /// - `{bytes}`: the collation by bytes.
@@ -64,10 +65,10 @@ impl Dialect {
             .replace("{free}", free)
             .replace("{no index}", no_index)
             .replace("{bytes}", bytes)
-            .replace("{job}", "{summary}, {request}, {rest}")
-            .replace("{summary}", columns::SUMMARY)
+            .replace("{job}", "{summary}, {details}")
+            .replace("{summary}", &columns::READ_SUMMARY)
+            .replace("{details}", &columns::READ_DETAILS)
             .replace("{request}", columns::REQUEST)
-            .replace("{rest}", columns::REST)
             .replace("{same role}", same_role)
             .replace("{role matches}", role_matches)
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use settings::store_access::OthersJobs;
 
 use super::cells::{moment, readable};
+use super::columns::bounded;
 use super::sql::Connection;
 use super::{Demand, JobStore, NewWorker, StoreError, WorkerRecord, WriteOutcome};
 use crate::logic::WorkerId;
@@ -73,10 +74,13 @@ impl JobStore {
     ///
     /// [`StoreError`].
     pub async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        let sql = "SELECT id, host, pid, concurrency, started_at, \
-                   {now} - heartbeat_at AS silent_for FROM codex_workers ORDER BY started_at, id";
+        let host = bounded("host");
+        let sql = format!(
+            "SELECT id, {host}, pid, concurrency, started_at, \
+             {{now}} - heartbeat_at AS silent_for FROM codex_workers ORDER BY started_at, id"
+        );
         let look = async |connection: &mut Connection| {
-            let rows = connection.rows(sql, Vec::new()).await?;
+            let rows = connection.rows(&sql, Vec::new()).await?;
             readable(&rows, WorkerRecord::read)
         };
         reading!(self, look)

@@ -49,7 +49,7 @@ use records::{
     events_appended_again_are_stored_once, events_are_numbered_and_read_in_parts,
     hostile_text_is_stored_as_text, job_survives_reopening,
     long_events_are_passed_one_after_the_other, malformed_event_is_left_out_of_the_tail,
-    text_that_is_too_long_is_refused,
+    text_of_others_that_is_too_long_is_not_read, text_that_is_too_long_is_refused,
 };
 use waits::{
     continued_wait_keeps_its_end, lost_recheck_keeps_the_job_waiting,
@@ -136,8 +136,17 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         malformed_rows_of_a_dialog_are_left_out
         watcher_is_woken_by_changes
         text_that_is_too_long_is_refused
+        text_of_others_that_is_too_long_is_not_read
         job_survives_reopening
         changed_session_is_unproven
+    }
+}
+
+/// An expression for a text that is longer than what a program of ours stores.
+fn too_long(stage: &TestStore) -> &'static str {
+    match stage.location.path() {
+        Some(_) => "hex(zeroblob(8388609))",
+        None => "repeat('x', 16777218)",
     }
 }
 

@@ -270,7 +270,8 @@ pub(super) async fn cancellation_is_answered_in_every_state(stage: &TestStore) {
 }
 
 /// Changes of a job's row to what no program writes.
-fn unreadable_changes(stage: &TestStore) -> Vec<&'static str> {
+fn unreadable_changes(stage: &TestStore) -> Vec<String> {
+    let long = format!("prompt = {}", too_long(stage));
     let mut changes = vec![
         "images = 'x'",
         "run = '{'",
@@ -278,15 +279,16 @@ fn unreadable_changes(stage: &TestStore) -> Vec<&'static str> {
         "retry = -1",
         "attempts = 9223372036854775807",
         "id = 'x'",
+        &long,
     ];
     if stage.location.path().is_some() {
         // SQLite stores values of any type in a column.
         changes.extend(["timeout_ms = 'x'", "prompt = x'ff'"]);
     }
-    changes
+    changes.into_iter().map(str::to_owned).collect()
 }
 
-async fn change_row(store: &JobStore, job: &JobId, change: &str) {
+pub(super) async fn change_row(store: &JobStore, job: &JobId, change: &str) {
     let sql = format!("UPDATE codex_jobs SET {change} WHERE id = $1");
     let change = async |connection: &mut Connection| {
         let values = vec![job.as_str().into()];

@@ -64,7 +64,8 @@ pub(super) async fn malformed_event_is_left_out_of_the_tail(stage: &TestStore) {
     store.append(&claimed.claim, &[event]).await.unwrap();
     assert_eq!(store.latest_event(&new.id).await.unwrap(), 1);
     let good = store.tail(&new.id, 9).await.unwrap();
-    let mut malformed = vec!["1099511627776, 0, 'k', '{}'"];
+    let long = format!("3, 0, 'k', {}", too_long(stage));
+    let mut malformed = vec!["1099511627776, 0, 'k', '{}'", &long];
     // SQLite alone stores values of any type in a column.
     if stage.location.path().is_some() {
         malformed.push("2, 0, 'k', X'ff'");
@@ -153,10 +154,39 @@ pub(super) async fn hostile_text_is_stored_as_text(stage: &TestStore) {
     assert!(store.get(&harmless.id).await.unwrap().is_some());
 }
 
+/// Each process that lists jobs would have it in memory otherwise.
+pub(super) async fn text_of_others_that_is_too_long_is_not_read(stage: &TestStore) {
+    let store = stage.open().await;
+    let id = store.submit(&new_job("p")).await.unwrap();
+    let long = too_long(stage);
+    let change = format!("task_name = {long}, error = {long}, result = {long}");
+    queue::change_row(&store, &id, &change).await;
+    let listed = store.list(&JobFilter::default(), 9).await.unwrap();
+    let [listed] = &listed.jobs[..] else {
+        panic!("{} jobs", listed.jobs.len())
+    };
+    assert_eq!(listed.task_name, "(too long)");
+    assert_eq!(listed.error.as_deref(), Some("(too long)"));
+    let unreadable = store.get(&id).await.map(drop).unwrap_err();
+    assert!(
+        matches!(unreadable, StoreError::Unreadable { .. }),
+        "{unreadable}"
+    );
+    // The beginning of a long error is shown.
+    let change = format!("error = '{}'", "e".repeat(1 << 20));
+    queue::change_row(&store, &id, &change).await;
+    let listed = store.summary(&id).await.unwrap().unwrap();
+    assert_eq!(listed.error.unwrap().len(), 16 << 10);
+}
+
 pub(super) async fn text_that_is_too_long_is_refused(stage: &TestStore) {
     let store = stage.open().await;
     let long = "x".repeat(LONGEST_TEXT + 1);
     let refused = store.submit(&new_job(&long)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::TooLong { .. }), "{refused}");
+    let mut unnamed = new_job("p");
+    unnamed.request.model_override = Some("x".repeat((16 << 10) + 1));
+    let refused = store.submit(&unnamed).await.unwrap_err();
     assert!(matches!(refused, StoreError::TooLong { .. }), "{refused}");
     let new = new_job(&long[1..]);
     store.submit(&new).await.unwrap();
