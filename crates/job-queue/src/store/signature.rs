@@ -198,17 +198,14 @@ fn mask_values(json: &mut Json, name: &str) {
     }
 }
 
-/// A run with the credentials in its task masked; `None` if there are none.
+/// A run with the credentials in its specification masked, such as those in its task, notifiers and
+/// commands; `None` if there are none.
 fn without_credentials(run: &str) -> Option<String> {
     let mut run: Json = serde_json::from_str(run).ok()?;
-    let task = run.pointer_mut("/order/task")?;
-    let text = task.as_str()?;
-    let masked = mask(text);
-    if masked == text {
-        return None;
-    }
-    *task = masked.into_owned().into();
-    Some(run.to_string())
+    let spec = run.get_mut("order")?;
+    let before = spec.clone();
+    mask_values(spec, "");
+    (*spec != before).then(|| run.to_string())
 }
 
 #[cfg(test)]
@@ -282,9 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_masked_in_the_prompt_and_in_the_task_of_a_run() {
+    fn credentials_are_masked_in_the_prompt_and_in_a_run() {
         let text = format!("push with {TOKEN}");
-        let run = serde_json::json!({"order": {"task": text, "n": 0.1}}).to_string();
+        let run = serde_json::json!({"order": {
+            "task": text, "n": 0.1, "notify": ["webhook:https://hooks.slack.com/services/T/B/x"],
+            "exit_criteria": { "command": "API_KEY=hunter2hunter2 ./check" },
+        }});
+        let run = run.to_string();
         let texts = Texts {
             prompt: text,
             run: Some(run),
@@ -292,8 +293,13 @@ mod tests {
         };
         let masked = texts.masked().unwrap();
         assert_eq!(masked.prompt, "push with [masked]");
-        let kept = masked.run.as_deref().unwrap();
-        assert_eq!(kept, r#"{"order":{"n":0.1,"task":"push with [masked]"}}"#);
+        let kept: Json = serde_json::from_str(masked.run.as_deref().unwrap()).unwrap();
+        let expected = serde_json::json!({"order": {
+            "task": "push with [masked]", "n": 0.1,
+            "notify": ["webhook:https://hooks.slack.com/services/[masked]"],
+            "exit_criteria": { "command": "API_KEY=[masked] ./check" },
+        }});
+        assert_eq!(kept, expected);
         assert_eq!(masked.masked(), None);
     }
 

@@ -255,13 +255,16 @@ pub(super) async fn changed_session_is_unproven(stage: &TestStore) {
 /// Credentials are masked however the job ends; a job that runs again keeps its prompt.
 pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
     const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ";
+    const HOOK: &str = "hooks.slack.com/services/";
     let store = stage.open().await;
     let worker = new_worker_id();
     let prompt = format!("push with {TOKEN}");
     let submit = async |retry| {
         let mut new = new_job(&prompt);
         new.request.retry = retry;
-        new.request.run = Some(json!({"order": {"task": prompt, "n": 0.1}, "x": [1e300]}));
+        let notifier = format!("webhook:https://{HOOK}T0/B0/x");
+        let spec = json!({"task": prompt, "n": 0.1, "notify": [notifier]});
+        new.request.run = Some(json!({"order": spec, "x": [1e300]}));
         store.submit(&new).await.unwrap();
         new.id
     };
@@ -306,8 +309,12 @@ pub(super) async fn credentials_are_masked_when_a_job_ends(stage: &TestStore) {
         let ended = get(id).await;
         assert!(ended.summary.state.has_ended());
         assert_eq!(ended.request.prompt, "push with [masked]");
-        let run = json!({"order": {"task": "push with [masked]", "n": 0.1}, "x": [1e300]});
-        assert_eq!(ended.request.run, Some(run));
+        let notifier = format!("webhook:https://{HOOK}[masked]");
+        let spec = json!({"task": "push with [masked]", "n": 0.1, "notify": [notifier]});
+        assert_eq!(
+            ended.request.run,
+            Some(json!({"order": spec, "x": [1e300]}))
+        );
         assert_eq!(ended.prompt, PromptText::Masked);
         // The masked row still has a valid signature.
         assert_eq!(ended.origin, Origin::ThisMachine);
