@@ -8,7 +8,8 @@ use codex_engine::logic::work::event::WorkEvent;
 use common::text::one_line;
 use serde_json::Value;
 
-use super::store::StoredEvent;
+use super::logic::JobId;
+use super::store::{JobStore, StoreError, StoredEvent};
 
 /// How many of the last events to read: the started steps that have not ended are among them.
 pub const TAIL: u32 = 50;
@@ -51,17 +52,27 @@ impl JobActivity {
     }
 }
 
-/// The current step of a job after its last events.
-#[must_use]
-pub fn current_step(events: &[StoredEvent], now: SystemTime) -> Option<CurrentStep> {
+/// The current step of a job after its last events, of which only some MiB are in memory at a time.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub async fn current_step(
+    store: &JobStore,
+    job: &JobId,
+    now: SystemTime,
+) -> Result<Option<CurrentStep>, StoreError> {
     let mut activity = JobActivity::default();
-    for event in events {
-        activity.take(event);
-    }
-    let mut step = activity.step(now)?;
+    let mut last = 0;
+    let each = store.each_of_tail(job, TAIL, |event| {
+        activity.take(&event);
+        last = event.sequence;
+    });
+    each.await?;
     // Unlike the number of steps in the tail, the sequence number never falls.
-    step.number = events.last().map_or(0, |last| last.sequence.into());
-    Some(step)
+    let number = last.into();
+    let step = activity.step(now);
+    Ok(step.map(|step| CurrentStep { number, ..step }))
 }
 
 #[cfg(test)]
@@ -81,25 +92,29 @@ mod tests {
         }
     }
 
+    fn step_after(events: &[StoredEvent], seconds: u64) -> Option<CurrentStep> {
+        let mut activity = JobActivity::default();
+        events.iter().for_each(|event| activity.take(event));
+        activity.step(UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
     #[test]
     fn step_of_a_job_is_shown_with_its_duration() {
-        let now = UNIX_EPOCH + Duration::from_secs(22);
-        assert_eq!(current_step(&[], now), None);
+        assert_eq!(step_after(&[], 22), None);
         let item = json!({ "type": "command_execution", "id": "1", "command": "cargo test" });
         let events = [
             event(7, 5, &json!({ "type": "turn.started" })),
             event(8, 10, &json!({ "type": "item.started", "item": item })),
         ];
-        let step = current_step(&events, now).unwrap();
+        let step = step_after(&events, 22).unwrap();
         assert_eq!(step.to_string(), "running cargo test, 12 s");
-        assert_eq!(step.number, 8);
     }
 
     #[test]
     fn step_of_a_run_has_no_hidden_characters() {
         let words = format!("running \u{1b}[31m{}", "x".repeat(1000));
         let events = [event(1, 1, &json!({ "words": words }))];
-        let step = current_step(&events, UNIX_EPOCH + Duration::from_secs(3)).unwrap();
+        let step = step_after(&events, 3).unwrap();
         assert!(step.words.starts_with("running \\u{1b}[31mxxx"), "{step}");
         assert!(step.words.len() <= LONGEST, "{step}");
         assert!(step.to_string().ends_with(" …, 2 s"), "{step}");

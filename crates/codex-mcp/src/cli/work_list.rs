@@ -212,9 +212,8 @@ async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
 }
 
 async fn step(store: &JobStore, job: &JobId) -> Result<Option<Doing>, StoreError> {
-    let events = store.tail(job, activity::TAIL).await?;
     let now = SystemTime::now();
-    let step = activity::current_step(&events, now);
+    let step = activity::current_step(store, job, now).await?;
     Ok(step.map(|step| Doing {
         words: step.words,
         since: now.checked_sub(step.took),

@@ -153,9 +153,9 @@ async fn in_words(jobs: &Jobs, viewed: &JobView) -> Result<String, ErrorData> {
             "Codex waits for an answer".to_owned()
         }
         (JobState::Running, _) => {
-            let events = jobs.tail(&summary.id, activity::TAIL).await;
-            let events = events.map_err(internal)?;
-            let step = activity::current_step(&events, SystemTime::now());
+            let store = jobs.store().await.map_err(internal)?;
+            let step = activity::current_step(store, &summary.id, SystemTime::now()).await;
+            let step = step.map_err(internal)?;
             let words = step.map(|step| step.words).unwrap_or_default();
             match words.is_empty() {
                 true => "Codex works".to_owned(),

@@ -46,8 +46,8 @@ use queue::{
 };
 use records::{
     changed_session_is_unproven, credentials_are_masked_when_a_job_ends,
-    events_appended_again_are_stored_once, events_are_numbered_and_read_in_parts,
-    hostile_text_is_stored_as_text, job_survives_reopening,
+    current_step_has_the_number_of_the_last_event, events_appended_again_are_stored_once,
+    events_are_numbered_and_read_in_parts, hostile_text_is_stored_as_text, job_survives_reopening,
     long_events_are_passed_one_after_the_other, malformed_event_is_left_out_of_the_tail,
     text_of_others_that_is_too_long_is_not_read, text_that_is_too_long_is_refused,
 };
@@ -117,6 +117,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         events_appended_again_are_stored_once
         malformed_event_is_left_out_of_the_tail
         long_events_are_passed_one_after_the_other
+        current_step_has_the_number_of_the_last_event
         lists_are_newest_first_and_count_all
         counts_are_right_in_a_storm
         hostile_text_is_stored_as_text

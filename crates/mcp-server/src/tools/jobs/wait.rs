@@ -44,9 +44,6 @@ pub(super) async fn until_ended(
     if looked.job.summary.state.has_ended() || is_asked || Instant::now() >= until {
         return Ok(WaitOutcome::Over(looked));
     }
-    let events = jobs.tail(id, activity::TAIL).await?;
-    Ok(WaitOutcome::Running(activity::current_step(
-        &events,
-        SystemTime::now(),
-    )))
+    let step = activity::current_step(jobs.store().await?, id, SystemTime::now()).await?;
+    Ok(WaitOutcome::Running(step))
 }

@@ -1,6 +1,7 @@
 //! What rows store: events, long and hostile texts, masked credentials.
 
 use super::*;
+use crate::activity::current_step;
 
 pub(super) async fn events_are_numbered_and_read_in_parts(stage: &TestStore) {
     let store = stage.open().await;
@@ -48,6 +49,31 @@ pub(super) async fn long_events_are_passed_one_after_the_other(stage: &TestStore
         // The events are too long for a message of `assert_eq!`.
         assert!(passed == tail, "{most}");
     }
+}
+
+pub(super) async fn current_step_has_the_number_of_the_last_event(stage: &TestStore) {
+    let store = stage.open().await;
+    let new = new_job("p");
+    store.submit(&new).await.unwrap();
+    let claimed = claim(&store, &new_worker_id()).await.unwrap();
+    let step = async || {
+        current_step(&store, &new.id, SystemTime::now())
+            .await
+            .unwrap()
+    };
+    assert_eq!(step().await, None);
+    let item = json!({ "type": "command_execution", "id": "1", "command": "cargo test" });
+    let events = [
+        json!({ "type": "turn.started" }),
+        json!({ "type": "item.started", "item": item }),
+    ];
+    let events = events.map(|data| NewEvent {
+        kind: "item".to_owned(),
+        data: data.to_string(),
+    });
+    store.append(&claimed.claim, &events).await.unwrap();
+    let step = step().await.unwrap();
+    assert_eq!((step.number, &*step.words), (2, "running cargo test"));
 }
 
 /// Others can write any event. The next one has to follow it, so its number is not skipped.
