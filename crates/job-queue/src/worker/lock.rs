@@ -11,7 +11,7 @@ use safe_files::state_file::with_suffix;
 use settings::store_location::Location;
 use tokio::time::{Instant, sleep};
 
-use crate::files;
+use crate::{files, machine};
 
 /// How long a process that checks the lock may hold it, and the pause between two attempts.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
@@ -34,13 +34,18 @@ impl WorkerLock {
     /// database server.
     #[must_use]
     pub fn of(store: &Location, state: &Path) -> Self {
+        Self::on(&machine::name(), store, state)
+    }
+
+    /// The lock on the machine of this name: several may share a state directory, as on NFS.
+    fn on(machine: &str, store: &Location, state: &Path) -> Self {
         let lock = match store {
             Location::Sqlite(path) => with_suffix(path, ".worker"),
             Location::Postgres(url) => {
                 // A URL may have characters that a file name cannot. If two builds of this
                 // program hash differently, each has its own worker.
                 let mut hasher = DefaultHasher::new();
-                url.target().hash(&mut hasher);
+                (machine, url.target()).hash(&mut hasher);
                 state.join(format!("worker-{:016x}.lock", hasher.finish()))
             }
         };
@@ -157,5 +162,13 @@ mod tests {
             server,
             of("postgres://me@db/jobs?sslmode=disable&options=-csearch_path=x")
         );
+    }
+
+    #[test]
+    fn machines_that_share_a_state_directory_have_a_lock_each() {
+        let store = "postgres://me@db/jobs?sslmode=disable".parse().unwrap();
+        let on = |machine| WorkerLock::on(machine, &store, Path::new("/state")).lock;
+        assert_ne!(on("a"), on("b"));
+        assert_eq!(on("a"), on("a"));
     }
 }
