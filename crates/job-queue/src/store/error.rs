@@ -447,7 +447,9 @@ fn of_sqlite(code: u32) -> FaultKind {
 fn of_postgres(code: &str) -> FaultKind {
     match code {
         "53100" | "58030" => FaultKind::Full,
-        "25006" => FaultKind::ReadOnly,
+        // The server has become a standby behind the same connection, as behind pgbouncer: another
+        // connection may lead to its successor.
+        "25006" => FaultKind::Unreachable,
         "40001" | "40P01" | "55P03" | "57014" => FaultKind::Busy,
         "53300" => FaultKind::Unreachable,
         "28000" | "28P01" => FaultKind::Refused,
@@ -491,6 +493,7 @@ mod tests {
             ("53400", FaultKind::Busy),
             ("57014", FaultKind::Busy),
             ("53300", FaultKind::Unreachable),
+            ("25006", FaultKind::Unreachable),
             ("22021", FaultKind::Rejected),
             ("23514", FaultKind::Rejected),
             ("54000", FaultKind::Rejected),
