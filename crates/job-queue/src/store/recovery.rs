@@ -97,6 +97,47 @@ impl JobStore {
         writing!(self, requeue, Purpose::Write, Notify::Watchers)
     }
 
+    /// Puts jobs back into the queue that this worker has claimed without knowing it, because the answer
+    /// was lost. `known` are the jobs that the worker has. Nothing of the others has run, so these
+    /// attempts do not count. A job whose cancellation was requested is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn put_back_unknown(
+        &self,
+        worker: &WorkerId,
+        known: &[JobId],
+    ) -> Result<(), StoreError> {
+        let (columns, unknown) = (lost_columns(), none_of(known, 2));
+        let sql = format!(
+            "SELECT {columns} FROM codex_jobs \
+             WHERE state = 'running' AND worker = $1 AND {unknown} LIMIT {BATCH} {{free}}"
+        );
+        let mut values: Vec<Value> = vec![worker.as_str().into()];
+        values.extend(known.iter().map(|job| job.as_str().into()));
+        let put_back = async |connection: &mut Connection| {
+            for row in connection.rows(&sql, values.clone()).await? {
+                let Some(lost) = LostJob::read_or_fail(connection, &row).await? else {
+                    continue;
+                };
+                let state = match lost.state {
+                    JobState::Cancelled => JobState::Cancelled,
+                    _ => JobState::Queued,
+                };
+                let unbegun = LostJob { state, ..lost };
+                unbegun.write(connection, WORKER_LOST).await?;
+                if (unbegun.state, unbegun.phase) == (JobState::Queued, AttemptPhase::Turn) {
+                    let sql = "UPDATE codex_jobs SET waits = waits + 1 WHERE id = $1";
+                    let job = vec![unbegun.job.as_str().into()];
+                    connection.run(sql, job).await?;
+                }
+            }
+            Ok(())
+        };
+        writing!(self, put_back, Purpose::Write, Notify::Watchers)
+    }
+
     /// Recovers at most 200 jobs from workers whose leases have ended. Jobs of others are
     /// recovered only if this machine runs them, and those that the worker still works on (`held`)
     /// not at all. A job whose row cannot be read fails, and is not returned.

@@ -26,7 +26,22 @@ pub(super) async fn work(
     attempts.take(slot, closing).await;
     // Another worker takes jobs that are submitted from now on.
     slot.release();
-    attempts.drain(closing, hurry).await;
+    let put_back = hurry.run_until_cancelled(put_back_unknown(worker));
+    tokio::join!(put_back, attempts.drain(closing, hurry));
+}
+
+/// Puts back a job whose claim is in doubt: its attempt would count as lost with this worker.
+async fn put_back_unknown(worker: &Worker) {
+    if worker.claims.get() == ClaimState::Known {
+        return;
+    }
+    let known = known_jobs(worker);
+    let put_back = worker.store.put_back_unknown(worker.id(), &known);
+    match timeout(SHUTDOWN_TIMEOUT, put_back).await {
+        Ok(Ok(())) => worker.claims.set(ClaimState::Known),
+        Ok(Err(error)) => tracing::warn!("cannot put back a job that may be claimed: {error}"),
+        Err(_) => tracing::warn!("cannot put back a job that may be claimed in time"),
+    }
 }
 
 /// The running attempts.
@@ -226,6 +241,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::logic::JobState;
     use crate::store::{JobStore, NewJob, Request};
     use crate::worker::attempt_spec::tests::TestHost;
 
@@ -287,6 +303,18 @@ mod tests {
             attempts.tasks.shutdown().await;
         };
         LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn job_whose_claim_is_in_doubt_is_put_back_when_its_worker_ends() {
+        let host = TestHost::new();
+        let (attempts, found) = worker_with_claim(&host).await;
+        let worker = &attempts.worker;
+        put_back_unknown(worker).await;
+        let job = worker.store.get(&found.0.claim.job).await.unwrap().unwrap();
+        assert_eq!(job.summary.state, JobState::Queued);
+        assert_eq!((job.attempts, job.waits), (1, 1), "an attempt that counts");
+        assert_eq!(job.worker, None);
     }
 
     #[tokio::test]
