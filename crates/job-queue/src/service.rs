@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use agent_team::audit::{Audit, AuditOutcome, Event, Record};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
+use common::sync::lock;
 use common::text::one_line;
 use safe_files::off_runtime;
 use settings::store_access::{Access, OthersJobs};
@@ -33,7 +34,8 @@ use change::ChangeError;
 
 pub use instructions::{InstructError, NewAnswer, Response, decision_for};
 
-/// How often a caller that waits for a job checks that there is a worker.
+/// How often a caller that waits for a job checks that there is a worker, and how long it is assumed
+/// that one which could not start cannot start.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a cancellation waits for Codex to end: its commands have a second to end by
@@ -138,6 +140,8 @@ pub struct Jobs {
     starter: Starter,
     submitter: Submitter,
     audit: Option<Arc<Mutex<Audit>>>,
+    /// When a worker could not be started, and why.
+    failed_start: Mutex<Option<(Instant, String)>>,
 }
 
 impl Jobs {
@@ -151,6 +155,7 @@ impl Jobs {
             starter,
             submitter,
             audit: None,
+            failed_start: Mutex::default(),
         }
     }
 
@@ -240,7 +245,7 @@ impl Jobs {
         Ok(Submission {
             job: job.id,
             session: job.request.resume_session_id,
-            no_worker: self.starter.ensure().await.err(),
+            no_worker: self.start_worker().await,
         })
     }
 
@@ -361,9 +366,21 @@ impl Jobs {
     }
 
     /// Starts a worker if there is none, so that waiting jobs run, and jobs of dead workers are
-    /// recovered. Returns the error if no worker could be started.
+    /// recovered. Returns the error if no worker could be started. Many callers look each second, and
+    /// each start adds to the worker's log, so a failure counts for a while.
     pub async fn ensure_worker(&self) -> Option<StartError> {
-        self.starter.ensure().await.err()
+        let failed = lock(&self.failed_start).clone();
+        match failed {
+            Some((at, why)) if at.elapsed() < LOOK_AFTER => Some(StartError::Recent(why)),
+            _ => self.start_worker().await,
+        }
+    }
+
+    async fn start_worker(&self) -> Option<StartError> {
+        let failed = self.starter.ensure().await.err();
+        let why = failed.as_ref().map(ToString::to_string);
+        *lock(&self.failed_start) = why.map(|why| (Instant::now(), why));
+        failed
     }
 
     /// Whether this machine runs jobs of this owner, and submits them again.
@@ -506,5 +523,30 @@ impl CancelOutcome {
             }
             (response, _) => response.message(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::StoreScope;
+    use crate::spec::tests::submitter;
+    use crate::worker::start;
+
+    #[tokio::test]
+    async fn worker_that_cannot_start_is_not_started_again_at_once() {
+        let state = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(state.path().join("jobs.db"));
+        let starter = Starter::new(location.clone(), state.path(), None);
+        let access = Access::of(state.path());
+        let jobs = Jobs::new(location, access, starter, submitter(StoreScope::Here));
+        // While a directory is in the place of the log, no worker starts.
+        let log = start::log_of(state.path());
+        std::fs::create_dir(&log).unwrap();
+        let first = jobs.ensure_worker().await.unwrap().to_string();
+        std::fs::remove_dir(&log).unwrap();
+        let second = jobs.ensure_worker().await.unwrap().to_string();
+        assert_eq!(second, first);
+        assert!(!log.exists(), "a start was tried");
     }
 }

@@ -85,6 +85,9 @@ pub enum StartError {
         /// Its log.
         log: PathBuf,
     },
+    /// A start has failed a moment ago, for this reason.
+    #[error("{0}")]
+    Recent(String),
 }
 
 /// Starts the worker of a store on this machine.
