@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value as Json;
+use settings::store_location::Location;
 use uuid::Uuid;
 
 use crate::logic::{Cancellation, Ending, JobId, JobState, Wait, WaitHistory, WorkerId};
@@ -244,6 +245,15 @@ impl Job {
     pub fn proven_session(&self) -> Option<&str> {
         let session = self.summary.session_id.as_deref();
         session.filter(|_| self.session_origin == Origin::ThisMachine)
+    }
+
+    /// Whether the job was submitted on the machine of this name, which then has the submitter's Codex
+    /// and home. A store in a file belongs to one machine, even if that was renamed. The machine that
+    /// a job names counts only if this machine has signed the job.
+    #[must_use]
+    pub fn is_of_machine(&self, name: &str, store: &Location) -> bool {
+        let names_it = || self.request.host.as_deref() == Some(name);
+        self.origin == Origin::ThisMachine && (store.path().is_some() || names_it())
     }
 
     /// The number of attempts that count.

@@ -220,12 +220,9 @@ pub(super) fn bounds_of_sandbox<'a>(job: &Job, bounds: &'a Bounds) -> Cow<'a, Bo
     }
 }
 
-/// Whether a job was submitted on this machine, which then has the submitter's Codex and home. A
-/// store in a file belongs to one machine, even if that was renamed. The machine that a job names
-/// counts only if this machine has signed the job.
+/// Whether a job was submitted on this machine.
 fn is_of_this_host(job: &Job, options: &Options) -> bool {
-    let names_it = || job.request.host.as_ref() == Some(&options.host);
-    job.origin == Origin::ThisMachine && (options.location.path().is_some() || names_it())
+    job.is_of_machine(&options.host, &options.location)
 }
 
 /// The Codex for a job, if one was chosen.

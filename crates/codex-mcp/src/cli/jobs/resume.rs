@@ -248,8 +248,7 @@ fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
 
 /// The job must use the CODEX_HOME that holds the session.
 fn jobs_like(job: &Job, mut config: Config) -> Jobs {
-    let is_here = job.request.host.as_ref() == Some(&machine::name());
-    let is_ours = is_here && job.origin == Origin::ThisMachine;
+    let is_ours = job.is_of_machine(&machine::name(), &config.jobs.store.value);
     if let Some(codex_home) = &job.request.codex_home
         && is_ours
     {
