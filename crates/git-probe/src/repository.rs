@@ -25,7 +25,8 @@ pub struct Repository {
     pub name: String,
     /// The checked-out branch or commit; `None` if git's files do not show it.
     pub head: Option<Head>,
-    /// The top directory of the main working tree, if this is a linked one.
+    /// The top directory of the main working tree, if this is a linked one and the
+    /// repository is not bare.
     pub main: Option<PathBuf>,
 }
 
@@ -62,9 +63,11 @@ pub fn ceilings() -> Vec<PathBuf> {
     ceilings_in(&env::var_os(CEILINGS).unwrap_or_default())
 }
 
+/// A bare repository has none: the directory in which it lies is not its own.
 fn main(layout: &Layout) -> Option<PathBuf> {
-    let main = layout.common_dir.parent()?;
-    layout.is_linked().then(|| main.to_owned())
+    let beside = layout.common_dir.parent().filter(|_| layout.is_linked())?;
+    let main = Layout::around(beside, &[]).ok()??;
+    (main.git_dir == layout.common_dir).then_some(main.top)
 }
 
 /// A linked working tree shares the repository of the main one.
@@ -149,21 +152,36 @@ mod tests {
         assert_eq!(found.root, root);
     }
 
-    #[test]
-    fn linked_working_tree_has_the_name_of_the_main_one() {
-        let (_directory, root) = root();
-        let own = root.join("main/.git/worktrees/tree");
+    /// Makes `tree` a linked working tree of the repository with this common directory.
+    fn link_tree(root: &Path, common_dir: &str) {
+        write(&root.join(common_dir).join("HEAD"), "ref: refs/heads/x\n");
+        let own = root.join(common_dir).join("worktrees/tree");
         write(&own.join("HEAD"), "ref: refs/heads/side\n");
         write(&own.join("commondir"), "../..\n");
         let dot_git = root.join("tree/.git");
         write(&own.join("gitdir"), &format!("{}\n", dot_git.display()));
         write(&dot_git, &format!("gitdir: {}\n", own.display()));
+    }
+
+    #[test]
+    fn linked_working_tree_has_the_name_of_the_main_one() {
+        let (_directory, root) = root();
+        link_tree(&root, "main/.git");
         let found = Repository::around(&root.join("tree"), &[]).unwrap();
         assert_eq!(found.name, "main");
         assert_eq!(found.head, Some(Head::Branch("side".to_owned())));
         assert_eq!(found.main, Some(root.join("main")));
-        write(&root.join("main/.git/HEAD"), "ref: refs/heads/main\n");
         let main = Repository::around(&root.join("main"), &[]).unwrap();
         assert_eq!(main.main, None);
+    }
+
+    #[test]
+    fn linked_working_tree_of_a_bare_repository_has_no_main_one() {
+        let (_directory, root) = root();
+        write(&root.join("src/.git/HEAD"), "ref: refs/heads/main\n");
+        link_tree(&root, "src/bare.git");
+        let found = Repository::around(&root.join("tree"), &[]).unwrap();
+        assert_eq!(found.name, "tree");
+        assert_eq!(found.main, None);
     }
 }

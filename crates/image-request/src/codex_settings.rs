@@ -85,7 +85,10 @@ mod tests {
         }
         fs::create_dir_all(work.join("sub")).unwrap();
         fs::create_dir_all(work.join(".codex")).unwrap();
-        fs::write(root.join("work/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        for repository in ["main", "work"] {
+            let head = root.join(repository).join(".git/HEAD");
+            fs::write(head, "ref: refs/heads/main\n").unwrap();
+        }
         if top == "tree" {
             fs::write(work.join(".git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
             let own = root.join("main/.git/worktrees/tree");

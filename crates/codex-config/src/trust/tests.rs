@@ -13,21 +13,32 @@ impl World {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
-        for name in ["repo/.git/worktrees/tree", "repo/sub", "tree", "plain/sub"] {
+        for name in ["repo/sub", "plain/sub"] {
             fs::create_dir_all(root.join(name)).unwrap();
         }
-        fs::write(root.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        let own = root.join("repo/.git/worktrees/tree");
-        fs::write(own.join("HEAD"), "ref: refs/heads/tree\n").unwrap();
-        fs::write(own.join("commondir"), "../..\n").unwrap();
-        let link = |path: PathBuf| format!("{}\n", path.display());
-        fs::write(own.join("gitdir"), link(root.join("tree/.git"))).unwrap();
-        let there = format!("gitdir: {}\n", own.display());
-        fs::write(root.join("tree/.git"), there).unwrap();
-        Self {
+        let world = Self {
             _directory: directory,
             root,
+        };
+        world.link_tree("tree", "repo/.git");
+        world
+    }
+
+    /// Makes a linked working tree of the repository with this common directory.
+    fn link_tree(&self, tree: &str, common_dir: &str) {
+        let common_dir = self.root.join(common_dir);
+        let tree = self.root.join(tree);
+        let own = common_dir.join("worktrees/tree");
+        for directory in [&tree, &own] {
+            fs::create_dir_all(directory).unwrap();
         }
+        fs::write(common_dir.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(own.join("HEAD"), "ref: refs/heads/tree\n").unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        let back = format!("{}\n", tree.join(".git").display());
+        fs::write(own.join("gitdir"), back).unwrap();
+        let there = format!("gitdir: {}\n", own.display());
+        fs::write(tree.join(".git"), there).unwrap();
     }
 
     fn list(&self) -> PathBuf {
@@ -114,6 +125,19 @@ fn nested_repository_does_not_inherit_trust() {
     let listed = ["repo"];
     assert_eq!(world.trust("repo/vendor", &listed, &[]), Trust::Untrusted);
     assert_eq!(world.trust("repo/sub", &listed, &[]), Trust::Trusted);
+}
+
+/// The user may clone repositories of strangers into a directory that Codex trusts.
+#[test]
+fn worktree_of_a_bare_repository_does_not_inherit_trust() {
+    let world = World::new();
+    world.link_tree("of-bare", "src/bare.git");
+    for (trusted, expected) in [("src", Trust::Untrusted), ("of-bare", Trust::Trusted)] {
+        let by_list = world.trust("of-bare", &[trusted], &[]);
+        assert_eq!(by_list, expected, "by the list: {trusted}");
+        let by_codex = world.trust("of-bare", &[], &[(trusted, "trusted")]);
+        assert_eq!(by_codex, expected, "by Codex: {trusted}");
+    }
 }
 
 #[test]
