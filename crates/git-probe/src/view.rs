@@ -77,12 +77,14 @@ const SETTINGS: [&str; 17] = [
     "extensions.refstorage",
 ];
 
-/// What decides where a branch is pushed to, as the beginning and end of a key. None of
-/// it is run where views are used.
-const REMOTES: [(&str, &str); 9] = [
+/// What decides where a branch is pushed to, and which repository gh asks about it
+/// (`gh repo set-default`), as the beginning and end of a key. None of it is run where
+/// views are used.
+const REMOTES: [(&str, &str); 10] = [
     ("remote.", ".url"),
     ("remote.", ".pushurl"),
     ("remote.", ".fetch"),
+    ("remote.", ".gh-resolved"),
     ("remote.pushdefault", ""),
     ("branch.", ".remote"),
     ("branch.", ".pushremote"),
@@ -367,6 +369,7 @@ mod tests {
             ("alias.status", false),
             ("diff.x.textconv", false),
             ("remote.a.b.url", true),
+            ("remote.a.gh-resolved", true),
             ("remote.a.uploadpack", false),
             ("remote.a.vcs", false),
             ("remote.a.promisor", false),

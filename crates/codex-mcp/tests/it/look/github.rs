@@ -14,13 +14,14 @@ use super::{Scene, beginnings, told};
 /// Answers with the files beside it, and records its arguments.
 const GH: &str = r#"#!/bin/sh
 tip=$(git rev-parse HEAD)
+chosen=$(git config --get remote.origin.gh-resolved)
 cd "$(dirname "$0")" || exit 1
 printf '%s\n' "$*" >> asked
 [ ! -e hang ] || sleep 600
 case "$*" in
     --version) echo "gh version 2.0.0" ;;
     "api -i user") cat user; exit "$(cat user.exit)" ;;
-    "pr list --head="*) sed "s/TIP/$tip/g" pulls ;;
+    "pr list --head="*) sed "s/TIP/$tip/g" "pulls${chosen:+-$chosen}" ;;
     "api repos/o/r/issues/7/comments?"*"page=1") cat comments ;;
     "api repos/o/r/issues/7/comments?"*"page=2") cat comments-2 ;;
     *) echo "unknown: $*" >&2; exit 1 ;;
@@ -134,6 +135,19 @@ async fn pull_request_without_the_last_commits_does_not_count() {
     assert_eq!(beginnings(&run.judged().await), ["yes"]);
     github.scene.commit("a");
     run.assert_first(&run.judged().await, "no: no pull request is open");
+}
+
+/// `gh repo set-default` notes the choice in the repository's settings.
+#[tokio::test]
+async fn pull_request_is_searched_in_the_repository_that_the_user_chose_for_gh() {
+    let github = GitHub::new();
+    github
+        .scene
+        .git(&["config", "remote.origin.gh-resolved", "base"]);
+    github.has("pulls-base", &[]);
+    let run = github.scene.run(&["pr"]).await;
+    github.has("pulls-base", &[pull(1, "main", AFTER)]);
+    assert_eq!(beginnings(&run.judged().await), ["yes"]);
 }
 
 #[tokio::test]
