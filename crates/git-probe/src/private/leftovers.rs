@@ -249,7 +249,7 @@ impl PrivateGit {
         stop: &CancellationToken,
     ) -> Result<Takeover, GitError> {
         if source == Source::InterruptedRun {
-            self.check()?;
+            self.check().await?;
         }
         self.take_over_from(source, stop).await
     }

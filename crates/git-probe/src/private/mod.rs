@@ -138,6 +138,12 @@ const LEFT_OUT: [&str; 7] = [
     "maintenance.auto",
 ];
 
+/// Prints a path if the index is split. That is a state of the index, and needs no setting.
+const SHARED_INDEX: &[&str] = &["rev-parse", "--shared-index-path"];
+
+/// The values that git reads as false. All others are forms of true, or invalid.
+const FALSE: [&str; 5] = ["false", "no", "off", "0", ""];
+
 /// A git directory of a run's own.
 #[derive(Debug)]
 pub struct PrivateGit {
@@ -330,7 +336,7 @@ impl PrivateGit {
 
     async fn begin(&mut self) -> Result<(), GitError> {
         leftovers::clear(&self.directory)?;
-        self.check()?;
+        self.check().await?;
         self.git.refresh()?;
         let refs = Refs::of_repository(&self.git).await?;
         self.fill(&refs).map_err(GitError::View)?;
@@ -392,7 +398,7 @@ impl PrivateGit {
     }
 
     /// Refuses what could not be taken over as it should be.
-    fn check(&self) -> Result<(), GitError> {
+    async fn check(&self) -> Result<(), GitError> {
         let layout = self.git.layout();
         layout.check_writable()?;
         let is_there = |name: &str| layout.git_dir.join(name).symlink_metadata().is_ok();
@@ -403,16 +409,18 @@ impl PrivateGit {
         let is_set = |key: &str| self.git.settings.iter().any(|one| one.key == key);
         let is_true = |key: &str| {
             let mut set = self.git.settings.iter().rev();
-            set.find(|one| one.key == key)
-                .is_some_and(|one| one.value().eq_ignore_ascii_case("true"))
+            let last = set.find(|one| one.key == key).map(Setting::value);
+            last.is_some_and(|value| !FALSE.iter().any(|no| value.eq_ignore_ascii_case(no)))
         };
+        let shared_index = self.git.output(SHARED_INDEX, &[]).await?;
         let why = match under_way {
             Some(_) => "a merge, rebase, cherry-pick or revert is under way; finish or abort it",
             None if is_true("core.sparsecheckout") => {
                 "it has a sparse checkout; run `git sparse-checkout disable`"
             }
-            None if is_true("core.splitindex") => {
-                "its index is split; run `git update-index --no-split-index`"
+            None if is_true("core.splitindex") || !shared_index.is_empty() => {
+                "its index is split; run `git config core.splitIndex false && git update-index \
+                 --no-split-index`"
             }
             None if is_set("extensions.refstorage") => "its refs are not kept in files",
             None => return Ok(()),

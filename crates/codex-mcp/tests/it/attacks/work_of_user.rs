@@ -166,3 +166,21 @@ async fn run_is_refused_while_a_merge_is_under_way() {
     assert_eq!(code, Some(3), "{stderr}");
     assert!(stderr.contains("finish or abort it"), "{stderr}");
 }
+
+/// An index can be split without a setting, and git reads `yes` as true.
+#[tokio::test]
+async fn run_is_refused_with_a_split_index_and_in_a_sparse_checkout() {
+    let script = Script::new().otherwise([Reply::say("Done.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let args = ["x", "--sandbox", "workspace-write", "--until", "commits=1"];
+    for (change, expected) in [
+        ("update-index --split-index", "its index is split"),
+        ("config core.sparseCheckout yes", "it has a sparse checkout"),
+    ] {
+        let change: Vec<&str> = change.split(' ').collect();
+        stage.home.git(&change);
+        let (code, _, stderr) = stage.run(&args).await;
+        assert_eq!(code, Some(3), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
