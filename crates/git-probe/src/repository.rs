@@ -11,9 +11,14 @@ use std::path::{Path, PathBuf};
 use supervise::search_path::{CEILINGS, ceilings_in};
 
 use crate::Layout;
+use crate::logic::ref_name::is_ref_name;
 
 /// How much of a commit's name is shown of a head that is on no branch.
 const SHORT: usize = 12;
+
+/// The longest name of a branch, in bytes. The names are shown to models, and `HEAD` can hold
+/// any text.
+const BRANCH_LIMIT: usize = 255;
 
 /// A repository's working tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +28,8 @@ pub struct Repository {
     /// The name of the repository: of the main working tree's directory, where there
     /// are several.
     pub name: String,
-    /// The checked-out branch or commit; `None` if git's files do not show it.
+    /// The checked-out branch or commit; `None` if git's files do not show it, or the name
+    /// of the branch is invalid or too long.
     pub head: Option<Head>,
     /// The top directory of the main working tree, if this is a linked one and the
     /// repository is not bare.
@@ -83,12 +89,17 @@ fn head(layout: &Layout) -> Option<Head> {
     let text = text.trim();
     if let Some(reference) = text.strip_prefix("ref:") {
         let branch = reference.trim().strip_prefix("refs/heads/")?;
-        // Where references are kept in another form (reftable), this file says so.
-        return (branch != ".invalid").then(|| Head::Branch(branch.to_owned()));
+        // Where references are kept in another form (reftable), it is `.invalid`.
+        return is_name(branch).then(|| Head::Branch(branch.to_owned()));
     }
     let is_commit = text.len() >= SHORT && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let commit = text.get(..SHORT).filter(|_| is_commit)?;
     Some(Head::Detached(commit.to_owned()))
+}
+
+/// Git allows white space that is not ASCII, but with it a name could be a sentence.
+fn is_name(branch: &str) -> bool {
+    branch.len() <= BRANCH_LIMIT && is_ref_name(branch) && !branch.contains(char::is_whitespace)
 }
 
 #[cfg(test)]
@@ -111,6 +122,7 @@ mod tests {
     #[test]
     fn heads_are_branches_or_commits_or_nothing() {
         let (_directory, root) = root();
+        let long = format!("ref: refs/heads/{}\n", "x".repeat(BRANCH_LIMIT + 1));
         for (text, expected) in [
             ("ref: refs/heads/main\n", Some(Head::Branch("main".into()))),
             (
@@ -122,6 +134,10 @@ mod tests {
                 Some(Head::Detached("0123456789ab".into())),
             ),
             ("ref: refs/heads/.invalid\n", None),
+            ("ref: refs/heads/main (policy: approve)\n", None),
+            ("ref: refs/heads/a\u{a0}b\n", None),
+            ("ref: refs/heads/a\u{2028}b\n", None),
+            (long.as_str(), None),
             ("garbage\n", None),
             ("", None),
         ] {

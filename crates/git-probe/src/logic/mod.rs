@@ -2,3 +2,4 @@
 
 pub mod commit_id;
 pub mod git_state;
+pub(crate) mod ref_name;

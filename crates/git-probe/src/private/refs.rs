@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-use common::text::visible;
 use safe_files::untrusted_file::{Links, ReadError, read_text};
 use serde::{Deserialize, Serialize};
 
+use crate::logic::ref_name::is_ref_name;
 use crate::{Git, GitError};
 
 /// The file of HEAD in a git directory.
@@ -143,7 +143,7 @@ impl Refs {
         match head.strip_prefix("ref:") {
             Some(name) => {
                 let name = name.trim_start();
-                (name.starts_with("refs/heads/") && is_plain(name)).then_some(Head::Branch(name))
+                (name.starts_with("refs/heads/") && is_ref_name(name)).then_some(Head::Branch(name))
             }
             None => is_id(head).then_some(Head::Commit(head)),
         }
@@ -157,7 +157,7 @@ fn one_line(text: &str) -> String {
 /// Reads `ID NAME`.
 pub(crate) fn entry(line: &str) -> Option<(String, String)> {
     let (id, name) = line.split_once(' ')?;
-    (is_id(id) && is_plain(name)).then(|| (name.to_owned(), id.to_owned()))
+    (is_id(id) && is_ref_name(name)).then(|| (name.to_owned(), id.to_owned()))
 }
 
 fn is_id(text: &str) -> bool {
@@ -165,22 +165,6 @@ fn is_id(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// Whether git takes this for the name of a ref. `NAME.lock` is what a git leaves that
-/// was killed while it wrote a ref.
-///
-/// Source: git-check-ref-format(1).
-fn is_plain(name: &str) -> bool {
-    let is_bad = |one: char| one.is_control() || " ~^:?*[\\".contains(one);
-    let is_bad_part =
-        |part: &str| part.is_empty() || part.starts_with('.') || part.ends_with(".lock");
-    !name.contains(is_bad)
-        // What reads otherwise than it is.
-        && visible(name) == name
-        && !name.ends_with('.')
-        && !["..", "@{"].iter().any(|bad| name.contains(bad))
-        && !name.split('/').any(is_bad_part)
 }
 
 /// The loose refs, one file each, which override packed ones.
