@@ -265,7 +265,7 @@ fn change(
 
 /// Whether the user trusts a directory, by the list that the environment names and
 /// Codex's own `config.toml`. If the user's list has the directory, the covered files are
-/// read and hashed, 16 MiB at most for each directory up to the top.
+/// read and hashed, 16 MiB at most.
 ///
 /// # Errors
 ///
@@ -282,11 +282,28 @@ pub fn directory_trust_with(
     codex: &UserConfig,
     variables: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<DirectoryTrust, TrustError> {
-    let list = match list_path(variables) {
-        Some(path) => TrustedDirectories::read(&path)?,
-        None => TrustedDirectories::default(),
-    };
-    trust_by(directory, &list, codex)
+    trust_by(directory, &listed(variables)?, codex)
+}
+
+/// Whether the user's list or Codex's names the directory, or another one whose trust it
+/// inherits. If neither does, its trust and configuration are known without its files.
+///
+/// # Errors
+///
+/// [`TrustError`], as [`directory_trust`].
+pub fn is_listed(directory: &Path, codex: &UserConfig) -> Result<bool, TrustError> {
+    let list = listed(&|name| env::var_os(name))?;
+    let resolved = resolve(directory)?;
+    let (top, main) = around(&resolved);
+    let mut paths = candidates(&resolved, &top, main.as_deref());
+    Ok(paths.any(|path| list.0.contains_key(path) || codex.trust_in(path).is_some()))
+}
+
+fn listed(variables: &dyn Fn(&str) -> Option<OsString>) -> Result<TrustedDirectories, TrustError> {
+    match list_path(variables) {
+        Some(path) => TrustedDirectories::read(&path),
+        None => Ok(TrustedDirectories::default()),
+    }
 }
 
 /// The entry by which the user trusts a directory.

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codex_config::layers::{CodexConfig, UserConfig, configured_instructions, get};
+use codex_config::profile::ProfileName;
 use codex_config::rules::{GitRules, has_rules};
-use codex_config::trust::directory_trust;
+use codex_config::trust::{DirectoryTrust, TrustError, directory_trust, is_listed};
 use codex_config::{profile, writable_roots};
 use codex_protocol::codex::{
     Method, Persistence, Release, ReportedSandbox, SandboxMode, ThreadForkParams, ThreadId,
@@ -51,7 +52,9 @@ impl Engine {
         writable_roots::resolve(&mut thread.config, &cwd);
         thread.cwd = Some(cwd);
         let running = self.codex.backend.ready(&self.codex.hub).await?;
-        let settings = self.confined(&start.settings, &running.0, Conversation::New)?;
+        let settings = self
+            .confined(&start.settings, &running.0, Conversation::New)
+            .await?;
         if running.0.account().blocks_new(&settings) {
             return Err(self.login_error(&running.0));
         }
@@ -109,7 +112,9 @@ impl Engine {
             start.settings.thread.cwd = self.start_directory(&thread).await?;
         }
         let running = self.codex.backend.ready(&self.codex.hub).await?;
-        let settings = self.confined(&start.settings, &running.0, Conversation::Resumed)?;
+        let settings = self
+            .confined(&start.settings, &running.0, Conversation::Resumed)
+            .await?;
         let directories = start.directories.take();
         let resumed = resume_in(&running.0, &thread, &settings, directories.as_deref()).await?;
         if running.0.account().blocks_resumed(&resumed) {
@@ -251,7 +256,9 @@ impl Engine {
         let params = ThreadForkParams {
             thread_id: &entry.thread,
             exclude_turns: true,
-            settings: &self.confined(&settings, &running.0, Conversation::Resumed)?,
+            settings: &self
+                .confined(&settings, &running.0, Conversation::Resumed)
+                .await?,
         };
         let forked: Result<ThreadResponse, EngineError> =
             call(&running.0, Method::ThreadFork, &params).await;
@@ -274,7 +281,9 @@ impl Engine {
         if entry.is_loaded_in(&running) {
             return Ok(());
         }
-        let settings = self.confined(&entry.settings(), &running.0, Conversation::Resumed)?;
+        let settings = self
+            .confined(&entry.settings(), &running.0, Conversation::Resumed)
+            .await?;
         let resumed = resume_in(&running.0, &entry.thread, &settings, None).await?;
         let effective = EffectiveSettings::from_response(&resumed, &entry.settings().thread);
         entry.mark_loaded_in(running, effective);
@@ -347,7 +356,7 @@ impl Engine {
 
     /// The complete settings of a thread for Codex, confined so that no program of the
     /// repository runs outside of the sandbox.
-    fn confined(
+    async fn confined(
         &self,
         settings: &Settings,
         server: &AppServer,
@@ -355,15 +364,11 @@ impl Engine {
     ) -> Result<ThreadSettings, EngineError> {
         workspace::check(&settings.thread)?;
         let mut thread = self.with_profile(settings)?;
-        let user = UserConfig::read(&self.options.codex_home);
-        let trust = match &thread.cwd {
-            Some(cwd) => Some(directory_trust(cwd, &user)?),
-            None => None,
-        };
+        let cwd = thread.cwd.clone();
+        let (trust, config) = self.configured(settings.profile.clone(), cwd).await?;
         if let Some(warning) = trust.as_ref().and_then(left_out) {
             (self.warn)(warning);
         }
-        let config = user.layers(settings.profile.as_ref(), trust.as_ref());
         let called = thread.developer_instructions.take();
         thread.developer_instructions = settings
             .added
@@ -400,6 +405,32 @@ impl Engine {
             (self.warn)(warning);
         }
         Ok(thread)
+    }
+
+    /// The user's trust in a directory, and Codex's configuration there. The directory's own
+    /// files are read on another thread.
+    ///
+    /// Codex's own `config/read` considers only its list of trusted directories, and
+    /// would use a repository's file that has changed since the user trusted it.
+    pub(super) async fn configured(
+        &self,
+        profile: Option<ProfileName>,
+        cwd: Option<PathBuf>,
+    ) -> Result<(Option<DirectoryTrust>, CodexConfig), EngineError> {
+        let user = UserConfig::read(&self.options.codex_home);
+        let is_listed = match &cwd {
+            Some(cwd) => is_listed(cwd, &user)?,
+            None => false,
+        };
+        let read = move || -> Result<_, TrustError> {
+            let trust = cwd.map(|cwd| directory_trust(&cwd, &user)).transpose()?;
+            let config = user.layers(profile.as_ref(), trust.as_ref());
+            Ok((trust, config))
+        };
+        Ok(match is_listed {
+            true => off_runtime::run(read).await??,
+            false => read()?,
+        })
     }
 
     /// Notes the directories that a thread may write to in `workspace-write`.

@@ -4,12 +4,9 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use codex_config::layers::UserConfig;
-use codex_config::trust::{TrustError, directory_trust};
 use codex_config::writable_roots;
 use codex_protocol::codex::{ThreadSettings, WorkspaceWrite};
 use safe_files::directory::{self, ReplacedDirectory};
-use safe_files::off_runtime;
 use serde_json::{Map, Value, json};
 
 use super::command::Settings;
@@ -97,23 +94,15 @@ impl Engine {
 
     /// The table of a thread: its settings merged over the configuration of its
     /// directory.
-    ///
-    /// Codex's own `config/read` considers only its list of trusted directories, and
-    /// would use a repository's file that has changed since the user trusted it.
     pub(super) async fn workspace_table(
         &self,
         settings: &Settings,
         cwd: Option<&Path>,
     ) -> Result<Map<String, Value>, EngineError> {
         let overrides = self.with_profile(settings)?.config;
-        let codex_home = self.options.codex_home.clone();
         let (profile, cwd) = (settings.profile.clone(), cwd.map(Path::to_owned));
-        let configured = off_runtime::run(move || -> Result<_, TrustError> {
-            let user = UserConfig::read(&codex_home);
-            let trust = cwd.map(|cwd| directory_trust(&cwd, &user)).transpose()?;
-            Ok(user.layers(profile.as_ref(), trust.as_ref()).table(TABLE))
-        });
-        let mut table = configured.await??;
+        let (_, configured) = self.configured(profile, cwd).await?;
+        let mut table = configured.table(TABLE);
         for (key, value) in overrides {
             match (key.as_str(), key.split_once('.'), value) {
                 (TABLE, _, Value::Object(over)) => table.extend(over),

@@ -13,7 +13,7 @@ use codex_protocol::codex::ThreadId;
 use job_queue::service::Jobs;
 use job_queue::thread_ids::{BadThreadPrefix, ThreadPrefix};
 use safe_files::{directory, off_runtime};
-use settings::bounds::Bounds;
+use settings::bounds::{Bounds, OutOfBounds};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -242,16 +242,32 @@ impl Server {
                 .map_err(|error| ToolError::new(Code::InvalidArgument, error.to_string()))?;
         }
         let settings = self.defaults.apply(given).await;
-        Ok(self.bounds.bound_laid(settings)?)
+        self.bound(move |bounds| bounds.bound_laid(settings)).await
+    }
+
+    /// Narrows settings to the bounds, on another thread if there are any: a bound of the sandbox
+    /// may depend on the user's trust, for which files of the repository are read.
+    async fn bound(
+        &self,
+        narrow: impl FnOnce(&Bounds) -> Result<Settings, OutOfBounds> + Send + 'static,
+    ) -> Result<Settings, ToolError> {
+        if !self.bounds.is_any() {
+            return Ok(narrow(&self.bounds)?);
+        }
+        let bounds = self.bounds.clone();
+        let narrowed = off_runtime::run(move || narrow(&bounds)).await;
+        let narrowed =
+            narrowed.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?;
+        Ok(narrowed?)
     }
 
     /// Narrows the settings of a call for an existing thread to the bounds.
-    pub(crate) fn bound_resumed(
+    pub(crate) async fn bound_resumed(
         &self,
         thread: &ThreadId,
         settings: &mut Settings,
     ) -> Result<(), ToolError> {
-        match self.engine.known_settings(thread) {
+        let known = match self.engine.known_settings(thread) {
             // Its settings were narrowed to the bounds when it began, and the engine refuses the
             // thread if one of its directories leads elsewhere since.
             KnownSettings::Remembered => {
@@ -263,15 +279,23 @@ impl Server {
                 };
                 self.bounds.bound_overrides(&mut changes)?;
                 settings.thread.cwd = changes.cwd;
+                return Ok(());
             }
             KnownSettings::Recorded(known) => {
                 if let (None, Some(cwd)) = (&settings.thread.cwd, &known.thread.cwd) {
                     directory::check(cwd)?;
                 }
-                self.bounds.bound_resumed(settings, Some(&known))?;
+                Some(known)
             }
-            KnownSettings::Unknown => self.bounds.bound_resumed(settings, None)?,
-        }
+            KnownSettings::Unknown => None,
+        };
+        let mut resumed = settings.clone();
+        *settings = self
+            .bound(move |bounds| {
+                bounds.bound_resumed(&mut resumed, known.as_deref())?;
+                Ok(resumed)
+            })
+            .await?;
         Ok(())
     }
 

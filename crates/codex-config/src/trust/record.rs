@@ -27,7 +27,8 @@ use safe_files::untrusted_file::ReadError;
 /// The longest file that is hashed, in bytes.
 const LIMIT: u64 = 1024 * 1024;
 
-/// The most that is hashed of one directory, in bytes.
+/// The most that is hashed for work in a directory, in bytes: a repository can be as deep as
+/// paths can be long.
 const TOTAL: u64 = 16 * LIMIT;
 
 /// The most files of one directory that are hashed.
@@ -36,8 +37,8 @@ const FILES: usize = 256;
 /// The depth to which directories with files for Codex are searched.
 const DEPTH: usize = 8;
 
-/// The most entries of these directories that are visited. Otherwise a few directories
-/// with links to each other could make the search endless.
+/// The most entries of these directories that are visited for work in a directory. Otherwise
+/// a few directories with links to each other could make the search endless.
 const ENTRIES: usize = 2000;
 
 /// The most that is shown of a change, in bytes.
@@ -64,8 +65,9 @@ impl Record {
     ///
     /// [`ReadError`] for a file that cannot be recorded, and so cannot be trusted.
     pub(super) fn update(&mut self, directory: &Path, top: &Path) -> Result<(), ReadError> {
+        let mut left = Left::default();
         for above in up_to(directory, top) {
-            let found = found_in(above, top).into_iter();
+            let found = found_in(above, top, &mut left).into_iter();
             let hashes = found.map(|(name, hash)| Ok((name, hash?)));
             let hashes = hashes.collect::<Result<Hashes, ReadError>>()?;
             let name = name_below(above, top).ok_or_else(|| not_utf8(above))?;
@@ -82,10 +84,11 @@ impl Record {
     pub(super) fn changes(&self, directory: &Path, top: &Path) -> Vec<String> {
         let none = Hashes::new();
         let mut changes = Vec::new();
+        let mut left = Left::default();
         for above in up_to(directory, top) {
             let name = name_below(above, top);
             let recorded = name.and_then(|name| self.0.get(name)).unwrap_or(&none);
-            let found = found_in(above, top);
+            let found = found_in(above, top, &mut left);
             for (file, hash) in &found {
                 let shown = shown(above, top, file);
                 changes.extend(match (hash, recorded.get(file)) {
@@ -119,11 +122,25 @@ fn shown(directory: &Path, top: &Path, file: &str) -> String {
     one_line(&below.to_string_lossy(), SHOWN)
 }
 
-fn found_in(directory: &Path, top: &Path) -> HashResults {
+/// What may still be read for work in a directory.
+struct Left {
+    bytes: u64,
+    entries: usize,
+}
+
+impl Default for Left {
+    fn default() -> Self {
+        Self {
+            bytes: TOTAL,
+            entries: ENTRIES,
+        }
+    }
+}
+
+fn found_in(directory: &Path, top: &Path, left: &mut Left) -> HashResults {
     let mut hashing = Hashing {
         directory,
-        left: TOTAL,
-        entries: 0,
+        left,
         found: HashResults::new(),
     };
     if let Some(settings) = hashing.add(SETTINGS) {
@@ -162,10 +179,7 @@ fn prompt_files(settings: &[u8]) -> Vec<String> {
 /// The hashing of a directory's files. Links are followed, as Codex does.
 struct Hashing<'a> {
     directory: &'a Path,
-    /// The number of bytes that may still be read.
-    left: u64,
-    /// The number of directory entries visited.
-    entries: usize,
+    left: &'a mut Left,
     found: HashResults,
 }
 
@@ -173,13 +187,13 @@ impl Hashing<'_> {
     /// Hashes a file, if it exists, and returns its content.
     fn add(&mut self, name: &str) -> Option<Vec<u8>> {
         let path = self.directory.join(name);
-        match untrusted_file::read(&path, LIMIT.min(self.left), Links::Followed) {
+        match untrusted_file::read(&path, LIMIT.min(self.left.bytes), Links::Followed) {
             Ok(_) if self.found.len() >= FILES => {
                 self.refuse(name, too_many(&path));
                 None
             }
             Ok(bytes) => {
-                self.left = self.left.saturating_sub(bytes.len() as u64);
+                self.left.bytes = self.left.bytes.saturating_sub(bytes.len() as u64);
                 let digest = hex(&Sha256::digest(&bytes));
                 self.found.insert(name.to_owned(), Ok(digest));
                 Some(bytes)
@@ -205,11 +219,11 @@ impl Hashing<'_> {
             Err(error) => return self.refuse(name, ReadError::Io { path, error }),
         };
         for entry in entries {
-            self.entries += 1;
-            let too_far = depth >= DEPTH || self.entries > ENTRIES;
+            let too_far = depth >= DEPTH || self.left.entries == 0;
             if too_far || self.found.len() >= FILES {
                 return self.refuse(name, too_many(&path));
             }
+            self.left.entries -= 1;
             match entry.map(|entry| entry.file_name().into_string()) {
                 Ok(Ok(file)) => self.add_tree(&format!("{name}/{file}"), depth + 1),
                 Ok(Err(file)) => self.refuse(name, not_utf8(&path.join(file))),

@@ -385,6 +385,29 @@ fn file_that_cannot_be_hashed_ends_trust_and_cannot_be_trusted() {
     assert_eq!(trust().trust, Trust::Untrusted);
 }
 
+/// A model can write such files into a directory at each level of a deep path.
+#[test]
+fn files_of_all_directories_are_hashed_up_to_one_limit() {
+    let world = World::new();
+    let top = world.root.join("repo");
+    let sub = top.join("sub");
+    let file = |directory: &Path, number: u32| {
+        let path = directory.join(format!(".codex/rules/{number}"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let file = fs::File::create(path).unwrap();
+        file.set_len(1024 * 1024).unwrap();
+    };
+    for number in 0..8 {
+        file(&top, number);
+        file(&sub, number);
+    }
+    let add = || TrustedDirectories::add(&world.list(), &sub, &top);
+    assert_eq!(add().unwrap(), AddOutcome::New);
+    file(&sub, 8);
+    let refused = add().unwrap_err();
+    assert!(matches!(refused, TrustError::Unrecordable(_)), "{refused}");
+}
+
 /// Six levels of ten links each: more than 100,000 directories to visit.
 #[test]
 fn search_through_circular_links_ends() {

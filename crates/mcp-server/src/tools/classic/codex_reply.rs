@@ -45,7 +45,7 @@ pub(in crate::tools) async fn call(
     let given: Arguments = arguments(given)?;
     let thread = server.thread(given.thread()?).await?;
     let mut settings = Settings::default();
-    server.bound_resumed(&thread, &mut settings)?;
+    server.bound_resumed(&thread, &mut settings).await?;
     let resume = ResumeThread {
         thread: thread.clone(),
         start: StartThread {

@@ -309,7 +309,7 @@ async fn resume(
         first,
         warnings,
     } = arguments.into_start(server).await?;
-    server.bound_resumed(&thread, &mut start.settings)?;
+    server.bound_resumed(&thread, &mut start.settings).await?;
     let resume = ResumeThread { thread, start };
     let prompt = match prompt {
         Some(text) => Some(Prompt { text, ..first }),
