@@ -49,6 +49,10 @@ pub(crate) const MARK: &str = "CODEX_MCP_TURN";
 /// program that a command has planted there would run in its place.
 const RUNS_PLANTED_BWRAP: Range<Release> = Release::new(0, 118, 0)..Release::new(0, 162, 0);
 
+/// The releases that follow a `.git` file to which nothing links back, and so give a directory
+/// the trust of another repository. 0.104.0 does, and 0.130.0 does not.
+const FOLLOWS_UNLINKED_GIT: Range<Release> = Release::FIRST_APP_SERVER..Release::new(0, 130, 0);
+
 /// The first release whose shell snapshots lack the excluded variables too.
 const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
 
@@ -72,7 +76,7 @@ pub enum Conversation {
     /// in it.
     New,
     /// A resumed conversation, with its earlier settings. Codex records no trust then,
-    /// and loads nothing of a directory that is not listed as trusted.
+    /// and, since 0.130, loads nothing of a directory that is not listed as trusted.
     Resumed,
 }
 
@@ -279,6 +283,10 @@ impl ThreadContext<'_> {
         // The trust level changes only defaults. Not all releases know permissions.
         let needs_no_default = (sandbox.is_some() || names(SANDBOX_MODE))
             && (approval_policy.is_some() || names("approval_policy"));
+        let is_misled = self.conversation == Conversation::Resumed
+            && self
+                .release
+                .is_some_and(|release| FOLLOWS_UNLINKED_GIT.contains(&release));
         match (self.trust, self.conversation) {
             // Codex's own list may contain a directory whose files have changed, also for
             // a resumed thread, or one to which a planted `.git` leads Codex.
@@ -286,11 +294,17 @@ impl ThreadContext<'_> {
                 if trust.trust == Trust::Untrusted
                     && (conversation == Conversation::New
                         || needs_no_default
+                        || is_misled
                         || trust.changes.is_some()) =>
             {
                 let configured =
                     |key: &str| get(config, key).is_some() || self.config.get(key).is_some();
-                if ConfiguredSandbox::of(config, self.config).is_none() {
+                let names_sandbox = match is_misled {
+                    // A release that does not know permissions would use a wider default.
+                    true => configured(SANDBOX_MODE),
+                    false => ConfiguredSandbox::of(config, self.config).is_some(),
+                };
+                if !names_sandbox {
                     sandbox.get_or_insert(SandboxMode::ReadOnly);
                 }
                 if !configured("approval_policy") {
@@ -579,6 +593,37 @@ mod tests {
         assert!(stated(Some(SandboxMode::ReadOnly), json!({})));
         assert!(!stated(None, json!({ DEFAULT_PERMISSIONS: ":read-only" })));
         assert!(!stated(None, json!({})));
+    }
+
+    /// Permissions are unknown to 0.104.0, whose default is wider in an untrusted directory.
+    #[test]
+    fn level_is_stated_to_old_releases_for_each_resumed_thread() {
+        let home = tempfile::tempdir().unwrap();
+        let untrusted = trust(Trust::Untrusted);
+        for (release, expected) in [
+            (Release::new(0, 104, 0), Some(SandboxMode::ReadOnly)),
+            (Release::new(0, 129, 0), Some(SandboxMode::ReadOnly)),
+            (Release::new(0, 130, 0), None),
+        ] {
+            let place = ThreadContext {
+                conversation: Conversation::Resumed,
+                config: &UserConfig::read(home.path()).layers(None, Some(&untrusted)),
+                release: Some(release),
+                trust: Some(&untrusted),
+            };
+            for overrides in [json!({}), json!({ DEFAULT_PERMISSIONS: ":read-only" })] {
+                let mut config = object(overrides);
+                let (mut sandbox, mut policy) = (None, None);
+                place.state_trust(&mut RequestedSettings {
+                    sandbox: &mut sandbox,
+                    approval_policy: &mut policy,
+                    config: &mut config,
+                });
+                assert_eq!(sandbox, expected, "{release:?}");
+                assert_eq!(policy.is_some(), expected.is_some(), "{release:?}");
+                assert_eq!(config.contains_key(PROJECTS), expected.is_some());
+            }
+        }
     }
 
     #[test]
