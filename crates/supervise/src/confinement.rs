@@ -34,6 +34,10 @@ pub fn check(pid: i32) -> io::Result<()> {
 ///
 /// As for [`check`].
 pub(crate) fn check_without_namespaces(pid: i32) -> io::Result<()> {
+    if pid <= 0 {
+        // What the kernel says of a process that has no ID here.
+        return Err(denied("the other process is in another PID namespace"));
+    }
     let (ours, theirs) = (fields("self")?, fields(&pid.to_string())?);
     equal_or_denied(pid, &FIELDS, &ours, &theirs)
 }
@@ -48,14 +52,15 @@ fn equal_or_denied<T: PartialEq>(
     let mut compared = names.iter().zip(ours.iter().zip(theirs));
     match compared.find(|(_, (ours, theirs))| ours != theirs) {
         None => Ok(()),
-        Some((name, _)) => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "process {pid} is confined in another way than this one: {} differs",
-                name.trim_end_matches(':')
-            ),
-        )),
+        Some((name, _)) => Err(denied(format!(
+            "process {pid} is confined in another way than this one: {} differs",
+            name.trim_end_matches(':')
+        ))),
     }
+}
+
+fn denied(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
 
 /// The limits in the status of a process, see proc_pid_status(5).
@@ -105,6 +110,16 @@ mod tests {
         // There is no process of this number.
         assert!(check(i32::MAX).is_err());
         assert!(check_without_namespaces(i32::MAX).is_err());
+    }
+
+    /// A missing process would be taken for a host that has ended, and another one started.
+    #[test]
+    fn process_of_another_pid_namespace_is_denied_and_not_missing() {
+        for checked in [check(0), check_without_namespaces(0)] {
+            let denied = checked.unwrap_err();
+            assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
+            assert!(denied.to_string().contains("PID namespace"), "{denied}");
+        }
     }
 
     #[test]

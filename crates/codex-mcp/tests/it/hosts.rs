@@ -154,6 +154,25 @@ async fn sessions_are_listed_where_the_job_store_fails() {
     assert!(errors.contains("jobs.db"), "{errors}");
 }
 
+/// As in a container that shares the home directory.
+#[cfg(all(target_os = "linux", not(portable)))]
+#[tokio::test]
+async fn host_of_another_pid_namespace_is_not_a_missing_one() {
+    let host = PlayedHost::new();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--pid", "--fork"])
+        .args([env!("CARGO_BIN_EXE_codex-mcp"), "host", "status"])
+        .env_clear()
+        .envs(host.home.env())
+        .current_dir(host.home.work())
+        .kill_on_drop(true);
+    let output = command.output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("in another PID namespace"), "{errors}");
+}
+
 /// The control.
 #[tokio::test]
 async fn host_of_a_newer_version_is_listed() {
