@@ -12,7 +12,7 @@ use strum::{IntoStaticStr, VariantArray};
 pub(crate) enum Channel {
     /// `npm install`, in a `node_modules` directory.
     Npm,
-    /// `npx`, which keeps its packages in a cache.
+    /// `npx`, or another program that runs a package from a cache: `bunx`, `pnpm dlx`, `yarn dlx`.
     Npx,
     /// Homebrew, in its Cellar.
     Homebrew,
@@ -59,9 +59,7 @@ impl Channel {
         };
         if around.is_in_cargo_target {
             Self::Checkout
-        } else if has("_npx") && has("node_modules") {
-            // npm keeps what `npx` runs in `_npx` of its cache.
-            // Source: https://docs.npmjs.com/cli/v11/commands/npm-exec
+        } else if program.iter().any(is_cache) && has("node_modules") {
             Self::Npx
         } else if has("node_modules") {
             Self::Npm
@@ -109,6 +107,30 @@ impl Channel {
         };
         words.to_owned()
     }
+}
+
+/// Whether a directory of this name has packages that are run without being installed: `_npx` of
+/// npm, `bunx-1000-PACKAGE` and `.bunx-1000` of Bun, `dlx` and `dlx-PID` of pnpm and Yarn.
+///
+/// Sources: <https://docs.npmjs.com/cli/v11/commands/npm-exec>,
+/// <https://github.com/oven-sh/bun/pull/31447>, <https://github.com/pnpm/pnpm.io/pull/580>,
+/// <https://github.com/yarnpkg/berry/issues/3187>
+fn is_cache(directory: &OsStr) -> bool {
+    let name = directory.to_string_lossy();
+    let begins = |start: &&str| name.starts_with(*start);
+    matches!(&*name, "_npx" | "dlx") || ["bunx-", ".bunx-", "dlx-"].iter().any(begins)
+}
+
+/// The path of a program that pnpm has installed which stays when an update moves the program to a
+/// directory with another version in its name; `None` if pnpm has not installed it. The path may
+/// lead to nothing.
+///
+/// Source: `hoist` in <https://pnpm.io/settings/node-modules>
+pub(crate) fn pnpm_link(program: &Path) -> Option<PathBuf> {
+    let store = program.ancestors().find(|path| path.ends_with(".pnpm"))?;
+    let versioned = program.strip_prefix(store).ok()?;
+    let inside: PathBuf = versioned.iter().skip(1).collect();
+    Some(store.join(inside))
 }
 
 /// The directories in which cargo may have its mark above an executable: `TARGET/PROFILE/` and
@@ -159,6 +181,29 @@ mod tests {
             (
                 "/home/you/.npm/_npx/3f1b/node_modules/codex-mcp-linux-x64/bin/codex-mcp",
                 Channel::Npx,
+            ),
+            (
+                "/tmp/bunx-1000-codex-mcp@latest/node_modules/codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npx,
+            ),
+            (
+                "/home/you/.bun/install/cache/.bunx-1000/codex-mcp@latest/node_modules/\
+                 codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npx,
+            ),
+            (
+                "/home/you/.cache/pnpm/dlx/3f1b/19a/node_modules/.pnpm/codex-mcp-linux-x64@0.1.0/\
+                 node_modules/codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npx,
+            ),
+            (
+                "/tmp/xfs-3f1b/dlx-7/node_modules/codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npx,
+            ),
+            (
+                "/home/you/.local/share/pnpm/global/5/.pnpm/codex-mcp-linux-x64@0.1.0/\
+                 node_modules/codex-mcp-linux-x64/bin/codex-mcp",
+                Channel::Npm,
             ),
             (
                 "/opt/homebrew/Cellar/codex-mcp/0.1.0/bin/codex-mcp",

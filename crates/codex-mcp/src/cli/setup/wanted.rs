@@ -11,7 +11,7 @@ use super::super::serve_args;
 use super::change::program;
 use super::{Args, Failure};
 use crate::installation::Installation;
-use crate::installation::channel::Channel;
+use crate::installation::channel::{Channel, pnpm_link};
 
 /// The verb that clients start.
 const SERVE: &str = "serve";
@@ -47,7 +47,7 @@ fn serve_accepts(option: &str, value: &str) -> bool {
 }
 
 /// The words that start this program. Clients that were not started from a shell need its path: that
-/// on PATH if it is this one, as it stays when an update moves what its link leads to.
+/// on PATH if it is this one, as it stays when an update moves what its link leads to, or pnpm's link.
 fn command() -> io::Result<Vec<String>> {
     let copy = Installation::of_this_process();
     if copy.channel == Channel::Npx {
@@ -56,7 +56,8 @@ fn command() -> io::Result<Vec<String>> {
     }
     let own = copy.program.ok_or(io::ErrorKind::NotFound)?;
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let path = program(OWN_NAME).filter(is_own).unwrap_or(own);
+    let mut links = program(OWN_NAME).into_iter().chain(pnpm_link(&own));
+    let path = links.find(is_own).unwrap_or(own);
     let word = path.into_os_string().into_string();
     let word = word.map_err(|_| io::Error::other("its path is not UTF-8"))?;
     Ok(vec![word])

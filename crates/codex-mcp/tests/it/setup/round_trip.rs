@@ -1,12 +1,14 @@
 //! Set up, set up again, removed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use testkit::{Home, write_program};
 
 use super::{CLIENTS, Setup};
+use crate::output::CommandOutput;
 
 /// The actions that were planned, by client.
 fn actions<'a>(object: &'a Value) -> Vec<(&'a str, &'a str)> {
@@ -228,6 +230,42 @@ fn program_of_the_npm_package_is_told_from_ours_of_the_same_name() {
     let server = &now["mcpServers"]["codex"];
     assert_eq!(server["command"], env!("CARGO_BIN_EXE_codex-mcp"));
     assert_eq!(server["args"], json!(["serve", "--api", "sessions"]));
+}
+
+/// The difference that `setup cursor` of the program at this path would make.
+fn planned_by(setup: &Setup<'_>, program: &Path) -> String {
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_codex-mcp"), program).unwrap();
+    let mut command = setup.program(program.to_str().unwrap());
+    command.args(["setup", "cursor", "--dry-run", "--json"]);
+    let said = CommandOutput::from(command.output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    let planned: Value = serde_json::from_str(&said.stdout).unwrap();
+    planned["changes"][0]["diff"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn entry_does_not_name_a_program_that_is_gone_tomorrow() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    // On the same file system as the program, which is a large one.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let package = "node_modules/codex-mcp-linux-x64";
+    let cache = directory
+        .path()
+        .join("bunx-0-codex-mcp@latest")
+        .join(package);
+    let diff = planned_by(&setup, &cache.join("bin/codex-mcp"));
+    assert!(diff.contains("\"command\": \"npx\""), "{diff}");
+
+    let store = directory.path().join("pnpm/global/5/.pnpm");
+    let installed = store.join("codex-mcp-linux-x64@0.1.0").join(package);
+    let link = store.join(package);
+    fs::create_dir_all(link.parent().unwrap()).unwrap();
+    symlink(&installed, &link).unwrap();
+    let diff = planned_by(&setup, &installed.join("bin/codex-mcp"));
+    let stays = format!("\"command\": \"{}/bin/codex-mcp\"", link.display());
+    assert!(diff.contains(&stays), "{diff}");
 }
 
 /// Other users of the machine can read command lines.
