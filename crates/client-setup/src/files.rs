@@ -56,6 +56,16 @@ pub enum FileError {
     /// The user may not write to it.
     #[error("{} is read-only; make it writable, or add the entry by hand", .0.display())]
     ReadOnly(PathBuf),
+    /// The user may not put a new file beside it.
+    #[error(
+        "{} is in a read-only directory, where it cannot be replaced; make the directory writable, or edit the file by \
+         hand",
+        .0.display()
+    )]
+    ReadOnlyDirectory(PathBuf),
+    /// It is a mount point, which no other file can replace.
+    #[error("{} is mounted by itself, so it cannot be replaced; edit it by hand", .0.display())]
+    Mounted(PathBuf),
     /// It belongs to another user. Only root can give a new file to that user.
     #[error("{} belongs to another user, and would become yours; edit it by hand", .0.display())]
     OfAnotherUser(PathBuf),
@@ -171,22 +181,29 @@ impl ConfigFile {
         self.text.as_deref()
     }
 
-    /// Fails if the user may not write to the file, which could be replaced all the same, or if it
-    /// could not keep its owner.
+    /// Fails if the user may not write to the file, which could be replaced all the same, if it
+    /// cannot be replaced in its directory, or if it could not keep its owner.
     ///
     /// # Errors
     ///
-    /// [`FileError::ReadOnly`] and [`FileError::OfAnotherUser`].
+    /// [`FileError::ReadOnly`], [`FileError::ReadOnlyDirectory`] and [`FileError::OfAnotherUser`].
     pub fn check_writable(&self) -> Result<(), FileError> {
-        let access = access(&self.target, Access::WRITE_OK);
-        let is_refused = matches!(access, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
+        let is_refused = |path: &Path, wanted: Access| {
+            let access = access(path, wanted);
+            matches!(access, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS))
+        };
         // For root the system says yes also where the mode lets nobody write.
         let about = fs::metadata(&self.target);
         let is_for_nobody = about.is_ok_and(|about| about.permissions().readonly());
-        match is_refused || is_for_nobody {
-            true => Err(FileError::ReadOnly(self.path.clone())),
-            false => self.check_owner(geteuid()),
+        if is_refused(&self.target, Access::WRITE_OK) || is_for_nobody {
+            return Err(FileError::ReadOnly(self.path.clone()));
         }
+        let mut directories = self.target.ancestors().skip(1);
+        let directory = directories.find(|directory| directory.exists());
+        if directory.is_some_and(|path| is_refused(path, Access::WRITE_OK | Access::EXEC_OK)) {
+            return Err(FileError::ReadOnlyDirectory(self.path.clone()));
+        }
+        self.check_owner(geteuid())
     }
 
     fn check_owner(&self, user: Uid) -> Result<(), FileError> {
@@ -198,7 +215,8 @@ impl ConfigFile {
         }
     }
 
-    /// Replaces the file atomically, and keeps its mode and its owner.
+    /// Replaces the file atomically, and keeps its mode and its owner, and its group if the user may
+    /// give a file to it.
     ///
     /// # Errors
     ///
@@ -229,7 +247,15 @@ impl ConfigFile {
         self.check_in(directory)?;
         let name = self.target.file_name().unwrap_or_default();
         let renamed = renameat(directory, new, directory, name).and_then(|()| fsync(directory));
-        renamed.map_err(|errno| about(&self.target)(errno.into()))
+        renamed.map_err(|errno| self.refused(errno))
+    }
+
+    /// The error of replacing or removing the file.
+    fn refused(&self, errno: Errno) -> FileError {
+        match errno {
+            Errno::BUSY => FileError::Mounted(self.path.clone()),
+            errno => about(&self.target)(errno.into()),
+        }
     }
 
     fn write(&self, directory: &File, new: &Path, text: &str) -> io::Result<()> {
@@ -239,10 +265,21 @@ impl ConfigFile {
         let name = self.target.file_name().unwrap_or_default();
         if let Ok(about) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             let own = file.metadata()?;
+            let mut mode = about.st_mode;
             if (own.uid(), own.gid()) != (about.st_uid, about.st_gid) {
-                fchown(&file, Some(about.st_uid), Some(about.st_gid))?;
+                match fchown(&file, Some(about.st_uid), Some(about.st_gid)) {
+                    // A user who is not in the file's group cannot give a file to it. Our own group
+                    // may do what everybody may.
+                    Err(error)
+                        if own.uid() == about.st_uid
+                            && error.kind() == io::ErrorKind::PermissionDenied =>
+                    {
+                        mode = (mode & !0o070) | ((mode & 0o007) << 3);
+                    }
+                    given => given?,
+                }
             }
-            fchmod(&file, Mode::from_raw_mode(about.st_mode))?;
+            fchmod(&file, Mode::from_raw_mode(mode))?;
         }
         file.sync_all()
     }
@@ -322,7 +359,7 @@ impl ConfigFile {
         self.check_in(&directory)?;
         let name = self.target.file_name().unwrap_or_default();
         let removed = unlinkat(&directory, name, AtFlags::empty());
-        removed.map_err(|errno| about(&self.target)(errno.into()))
+        removed.map_err(|errno| self.refused(errno))
     }
 
     /// Whether its path is a symbolic link.

@@ -304,7 +304,7 @@ fn change(
     let is_unwritable = matches!(
         &action,
         Err(ChangeError::File(
-            FileError::ReadOnly(_) | FileError::OfAnotherUser(_)
+            FileError::ReadOnly(_) | FileError::ReadOnlyDirectory(_) | FileError::OfAnotherUser(_)
         ))
     );
     if action.is_err() && !is_unwritable && !is_meant {

@@ -1,7 +1,7 @@
 //! What `setup` does not do: nothing is lost, and the error says what to do.
 
-use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -69,6 +69,19 @@ fn read_only_file_stays_as_it_is() {
     assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
 }
 
+/// What `setup cursor --yes` says to a user whom modes and owners bind. Root is such a user without
+/// capabilities.
+fn run_bound_by_modes(setup: &Setup<'_>) -> CommandOutput {
+    let program = env!("CARGO_BIN_EXE_codex-mcp");
+    let is_root = nix::unistd::geteuid().is_root();
+    let mut command = setup.program(if is_root { "setpriv" } else { program });
+    if is_root {
+        command.args(["--inh-caps=-all", "--bounding-set=-all", program]);
+    }
+    command.args(["setup", "cursor", "--yes"]);
+    command.output().unwrap().into()
+}
+
 /// As a file of another user is.
 #[test]
 fn file_that_only_others_may_write_to_stays_as_it_is() {
@@ -76,19 +89,68 @@ fn file_that_only_others_may_write_to_stays_as_it_is() {
     let setup = Setup::on_the_newest(&home);
     let path = cursor(&home, MINE);
     fs::set_permissions(&path, Permissions::from_mode(0o464)).unwrap();
-    let program = env!("CARGO_BIN_EXE_codex-mcp");
-    let is_root = OpenOptions::new().append(true).open(&path).is_ok();
-    let mut command = setup.program(if is_root { "setpriv" } else { program });
-    if is_root {
-        command.args(["--inh-caps=-all", "--bounding-set=-all", program]);
-    }
-    command.args(["setup", "cursor", "--yes"]);
-    let said = CommandOutput::from(command.output().unwrap());
+    let said = run_bound_by_modes(&setup);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(
         said.stdout.contains("is read-only; make it writable"),
         "{said:?}"
     );
+    assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+}
+
+#[test]
+fn file_in_a_read_only_directory_is_refused_before_anything_is_written() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    let directory = path.parent().unwrap();
+    fs::set_permissions(directory, Permissions::from_mode(0o555)).unwrap();
+    let said = run_bound_by_modes(&setup);
+    fs::set_permissions(directory, Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stdout.contains("make the directory writable"),
+        "{said:?}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
+    assert!(!home.state_home().join("codex-mcp/setup").exists());
+}
+
+/// As `chown` leaves it that names no group.
+#[test]
+fn file_of_a_foreign_group_gets_that_of_the_user() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
+    // Only root can make such a file.
+    chown(&path, None, Some(12345)).unwrap();
+    let said = run_bound_by_modes(&setup);
+    assert!(said.stdout.contains("Cursor: done"), "{said:?}");
+    assert!(fs::read_to_string(&path).unwrap().contains("codex-mcp"));
+    let about = fs::metadata(&path).unwrap();
+    assert_ne!(about.gid(), 12345);
+    // Its new group may do no more than everybody.
+    assert_eq!(about.mode() & 0o777, 0o644);
+}
+
+/// As one that a container shares with its machine.
+#[cfg(target_os = "linux")]
+#[test]
+fn file_that_is_mounted_by_itself_stays_as_it_is() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let path = cursor(&home, MINE);
+    let script = "mount --bind \"$1\" \"$1\" && exec \"$2\" setup cursor --yes";
+    let mut command = setup.program("unshare");
+    command
+        .args(["--user", "--map-root-user", "--mount"])
+        .args(["sh", "-c", script, "sh"])
+        .arg(&path)
+        .arg(env!("CARGO_BIN_EXE_codex-mcp"));
+    let said = CommandOutput::from(command.output().unwrap());
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stdout.contains("is mounted by itself"), "{said:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), MINE);
 }
 
