@@ -454,6 +454,8 @@ fn removing(
         None => restored(&receipts, &file),
         Some(_) => None,
     };
+    // A change that was noted and then failed has left the text of before.
+    let restored = restored.filter(|removal| removal.after() != Some(text));
     let removal = restored.unwrap_or(Removal::Edited {
         text: removed.text,
         put_back: removed.put_back,

@@ -335,6 +335,27 @@ fn change_whose_last_receipt_fails_is_reported_as_made() {
     assert_eq!(run(&["cursor", "--remove", "--yes"]), MINE);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn entry_of_the_user_is_removed_by_name_after_a_change_that_failed() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let disk = SmallDisk::on(&home.home().join(".cursor"), 64);
+    let path = disk.path().join("mcp.json");
+    let text = r#"{"mcpServers": {"codex": {"command": "codex-mcp", "args": ["serve"]}}}"#;
+    fs::write(&path, text).unwrap();
+    let ballast = disk.fill();
+    let said = setup.run(&["cursor", "--yes"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    drop(ballast);
+
+    let removed = setup.json(&["cursor", "--remove", "--yes"]);
+    assert_eq!(removed["changes"][0]["action"], "remove", "{removed:#}");
+    let left = fs::read_to_string(&path).unwrap();
+    assert!(!left.contains("codex-mcp"), "{left}");
+}
+
 #[test]
 fn check_says_what_the_server_said_before_it_ended() {
     let home = Home::new("");
