@@ -175,6 +175,12 @@ impl ConfigFile {
         &self.path
     }
 
+    /// Whether both lead to one file, as links into a repository of the user's may.
+    #[must_use]
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.target == other.target
+    }
+
     /// Its text; `None` if there is no such file.
     #[must_use]
     pub fn text(&self) -> Option<&str> {

@@ -99,6 +99,13 @@ impl Removal {
 }
 
 impl Change {
+    /// The file, unless it is not changed.
+    fn file(&self) -> Option<&ConfigFile> {
+        match self.action.as_ref().ok()? {
+            Action::Set { file, .. } | Action::Remove { file, .. } => Some(file),
+        }
+    }
+
     /// The text before and afterwards, if it changes.
     pub(super) fn texts(&self) -> Option<(&str, &str)> {
         let (file, after) = match self.action.as_ref().ok()? {
@@ -253,15 +260,19 @@ pub(super) fn repository_top() -> Option<PathBuf> {
     Repository::around(&here, &ceilings()).map(|repository| repository.root)
 }
 
-/// The changes for these clients. Two clients can share the file of a repository: the second change
-/// builds on the first, and entries are removed once.
+/// The changes for these clients. Clients can share a file, that of a repository or one that the user
+/// has linked: each change builds on the one before, and entries are removed once.
 pub(super) fn plan(request: &Request, clients: &[Client]) -> Result<Vec<Change>, Failure> {
     let mut changes: Vec<Change> = Vec::new();
     for client in clients {
         let (path, file) = request.file(*client)?;
-        let shared = changes.iter().find(|change| change.path == path);
+        let is_shared = |change: &&Change| {
+            let files = change.file().zip(file.as_ref().ok());
+            change.path == path || files.is_some_and(|(one, other)| one.is_same_file(other))
+        };
+        let shared = changes.iter().rfind(is_shared);
         let file = match shared.map(|change| &change.action) {
-            Some(Ok(Action::Set { file, plan })) => Ok(file.with_text(&plan.after)),
+            Some(Ok(Action::Set { plan, .. })) => file.map(|file| file.with_text(&plan.after)),
             Some(_) => continue,
             None => file,
         };

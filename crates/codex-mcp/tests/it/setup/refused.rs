@@ -215,6 +215,28 @@ fn link_of_the_user_is_followed_and_one_of_a_repository_is_not() {
     assert!(!names(&["--remove", "--yes"], &directory));
 }
 
+#[test]
+fn file_to_which_two_clients_link_is_changed_for_both() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let kept = home.root().join("dotfiles.json");
+    fs::write(&kept, MINE).unwrap();
+    for link in [".cursor/mcp.json", ".codeium/windsurf/mcp_config.json"] {
+        let link = home.home().join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&kept, &link).unwrap();
+    }
+    setup.json(&["cursor", "windsurf", "--yes"]);
+    let text = fs::read_to_string(&kept).unwrap();
+    assert!(text.contains("codex-mcp"), "{text}");
+    setup.json(&["cursor", "windsurf", "--remove", "--yes"]);
+    let text = fs::read_to_string(&kept).unwrap();
+    assert!(
+        text.contains("uvx") && !text.contains("codex-mcp"),
+        "{text}"
+    );
+}
+
 /// Whoever wrote the repository would otherwise have a program run by the check.
 #[tokio::test]
 async fn entry_of_a_repository_runs_none_of_its_programs_in_the_check() {
