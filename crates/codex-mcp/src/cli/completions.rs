@@ -27,6 +27,9 @@ $fpath before `compinit` runs. Without these, put a line into the shell's config
 The script belongs to this version of the program: a copy of it in a file is to be made anew after \
 an update.";
 
+/// A line of each file that --install writes.
+const MARK: &str = "# Written by codex-mcp completions --install.";
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = PLACES)]
 pub(super) struct Args {
@@ -90,19 +93,23 @@ fn file(shell: Shell) -> Result<UserFile, Failure> {
     let (path, text) = match shell {
         Shell::Bash => (
             data()?.join("bash-completion/completions/codex-mcp"),
-            "source <(codex-mcp completions bash 2>/dev/null)\n",
+            format!("{MARK}\nsource <(codex-mcp completions bash 2>/dev/null)\n"),
         ),
         // The script replaces this function by another, which is to complete this time already.
         Shell::Zsh => (
             data()?.join("zsh/site-functions/_codex-mcp"),
-            "#compdef codex-mcp\n\
-             source <(codex-mcp completions zsh 2>/dev/null)\n\
-             (( $+functions[_clap_dynamic_completer_codex_mcp] )) && \
-             _clap_dynamic_completer_codex_mcp \"$@\"\n",
+            // Only in the first line, zsh finds the name of the command.
+            format!(
+                "#compdef codex-mcp\n\
+                 {MARK}\n\
+                 source <(codex-mcp completions zsh 2>/dev/null)\n\
+                 (( $+functions[_clap_dynamic_completer_codex_mcp] )) && \
+                 _clap_dynamic_completer_codex_mcp \"$@\"\n"
+            ),
         ),
         Shell::Fish => (
             xdg_directory("XDG_CONFIG_HOME", ".config")?.join("fish/completions/codex-mcp.fish"),
-            "codex-mcp completions fish 2>/dev/null | source\n",
+            format!("{MARK}\ncodex-mcp completions fish 2>/dev/null | source\n"),
         ),
         _ => {
             let advice = format!(
@@ -114,6 +121,7 @@ fn file(shell: Shell) -> Result<UserFile, Failure> {
     };
     Ok(UserFile {
         path,
-        text: text.into(),
+        text: text.into_bytes(),
+        mark: MARK,
     })
 }

@@ -1,7 +1,8 @@
 //! `codex-mcp man`: the manual.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Command;
@@ -23,6 +24,9 @@ put ~/.local/bin on PATH, or set MANPATH=~/.local/share/man: (with the colon).";
 /// The source that each page names.
 const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
 
+/// What the title of each page has, whatever its version.
+const MARK: &str = "\"codex-mcp ";
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = READING)]
 pub(super) struct Args {
@@ -40,11 +44,28 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let done = match (args.install, args.remove) {
-        (true, _) => all_pages().and_then(|pages| user_files::install(&pages, "pages")),
-        (_, true) => all_pages().and_then(|pages| user_files::remove(&pages, "pages")),
+        (true, _) => install(),
+        (_, true) => remove(),
         (false, false) => print(&args.verb),
     };
     stored::exit(done)
+}
+
+fn install() -> Result<ExitCode, Failure> {
+    let pages = all_pages()?;
+    let code = user_files::install(&pages, "pages")?;
+    let old = old_pages(&pages)?;
+    match old.is_empty() {
+        true => Ok(code),
+        false => user_files::remove(&old, "pages"),
+    }
+}
+
+fn remove() -> Result<ExitCode, Failure> {
+    let mut pages = all_pages()?;
+    let old = old_pages(&pages)?;
+    pages.extend(old);
+    user_files::remove(&pages, "pages")
 }
 
 /// The command line, as pages describe it.
@@ -79,12 +100,36 @@ fn text(mut page: Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The pages of the program and of all verbs, where `man` looks for those of a user.
+/// Where `man` looks for the pages of a user.
+fn directory() -> Result<PathBuf, Failure> {
+    Ok(xdg_directory("XDG_DATA_HOME", ".local/share")?.join("man/man1"))
+}
+
+/// The pages of the program and of all verbs.
 fn all_pages() -> Result<Vec<UserFile>, Failure> {
-    let directory = xdg_directory("XDG_DATA_HOME", ".local/share")?.join("man/man1");
     let mut pages = Vec::new();
-    add(described(), "", &directory, &mut pages)?;
+    add(described(), "", &directory()?, &mut pages)?;
     Ok(pages)
+}
+
+/// The pages beside these that another version has installed, of verbs that this one does not have.
+fn old_pages(pages: &[UserFile]) -> Result<Vec<UserFile>, Failure> {
+    let Ok(entries) = fs::read_dir(directory()?) else {
+        return Ok(Vec::new());
+    };
+    let is_page = |path: &PathBuf| {
+        let name = path.file_stem().and_then(|stem| stem.to_str());
+        name.is_some_and(|name| name.starts_with("codex-mcp"))
+            && path.extension().is_some_and(|end| end == "1")
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let others = paths.filter(|path| is_page(path) && pages.iter().all(|page| page.path != *path));
+    let others = others.map(|path| UserFile {
+        path,
+        text: Vec::new(),
+        mark: MARK,
+    });
+    Ok(others.filter(UserFile::is_installed).collect())
 }
 
 fn add(page: Command, above: &str, directory: &Path, pages: &mut Vec<UserFile>) -> io::Result<()> {
@@ -95,6 +140,7 @@ fn add(page: Command, above: &str, directory: &Path, pages: &mut Vec<UserFile>) 
     pages.push(UserFile {
         path: directory.join(format!("{name}.1")),
         text: text(page)?,
+        mark: MARK,
     });
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use common::output;
-use safe_files::untrusted_file::{self, Links};
+use safe_files::untrusted_file::{self, Links, ReadError};
 
 use super::stored::Failure;
 use crate::environment::user_directory;
@@ -20,6 +20,8 @@ const LIMIT: u64 = 4 * 1024 * 1024;
 pub(super) struct UserFile {
     pub(super) path: PathBuf,
     pub(super) text: Vec<u8>,
+    /// What the file has in each version of this program, and no file of others.
+    pub(super) mark: &'static str,
 }
 
 /// What was done with a file.
@@ -44,23 +46,18 @@ pub(super) fn xdg_directory(name: &str, below_home: &str) -> Result<PathBuf, Fai
 ///
 /// # Errors
 ///
-/// The first file that cannot be written. Those before it stay.
+/// The first file that cannot be written, or is not ours. Those before it stay.
 pub(super) fn install(files: &[UserFile], what: &str) -> Result<ExitCode, Failure> {
-    report(files, what, ["installed", "up to date"], |file| {
-        file.write().map_err(|error| file.failure("write", &error))
-    })
+    report(files, what, ["installed", "up to date"], UserFile::write)
 }
 
 /// Removes the files, and prints which.
 ///
 /// # Errors
 ///
-/// The first file that cannot be removed.
+/// The first file that cannot be removed, or is not ours.
 pub(super) fn remove(files: &[UserFile], what: &str) -> Result<ExitCode, Failure> {
-    report(files, what, ["removed", "not there"], |file| {
-        file.remove()
-            .map_err(|error| file.failure("remove", &error))
-    })
+    report(files, what, ["removed", "not there"], UserFile::remove)
 }
 
 fn report(
@@ -86,17 +83,48 @@ fn report(
 }
 
 impl UserFile {
+    /// Whether a version of this program has written the file.
+    pub(super) fn is_installed(&self) -> bool {
+        self.old("read").is_ok_and(|old| old.is_some())
+    }
+
+    /// What is there, if it is ours.
+    fn old(&self, act: &str) -> Result<Option<Vec<u8>>, Failure> {
+        match untrusted_file::read(&self.path, LIMIT, Links::Followed) {
+            Ok(old) if String::from_utf8_lossy(&old).contains(self.mark) => Ok(Some(old)),
+            Ok(_) => Err(Failure::Missing(format!(
+                "cannot {act} {}: codex-mcp has not written it. Move it away if you do not need it",
+                self.path.display()
+            ))),
+            // If nothing can be there, the attempt to write says why.
+            Err(ReadError::Io { error, .. })
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(self.failure(act, &io::Error::other(error))),
+        }
+    }
+
+    fn write(&self) -> Result<Change, Failure> {
+        let old = self.old("write")?;
+        if old.is_some_and(|old| old == self.text) {
+            return Ok(Change::None);
+        }
+        let replaced = self.replace();
+        replaced.map_err(|error| self.failure("write", &error))
+    }
+
     /// Writes the text to a new file beside it, which takes its place: nobody reads half a file,
     /// and a failure leaves the old one. Where a link leads to the file, the link stays.
-    fn write(&self) -> io::Result<Change> {
+    fn replace(&self) -> io::Result<Change> {
         let path = self
             .path
             .canonicalize()
             .unwrap_or_else(|_| self.path.clone());
-        let old = untrusted_file::read(&path, LIMIT, Links::Refused);
-        if old.is_ok_and(|old| old == self.text) {
-            return Ok(Change::None);
-        }
         let directory = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory)?;
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -107,8 +135,14 @@ impl UserFile {
         Ok(Change::Made)
     }
 
+    fn remove(&self) -> Result<Change, Failure> {
+        self.old("remove")?;
+        let removed = self.remove_own();
+        removed.map_err(|error| self.failure("remove", &error))
+    }
+
     /// Where a link leads to the file, both are removed.
-    fn remove(&self) -> io::Result<Change> {
+    fn remove_own(&self) -> io::Result<Change> {
         let target = self.path.canonicalize();
         let change = remove_if_there(&self.path)?;
         if let Ok(target) = target {
@@ -145,16 +179,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = UserFile {
             path: directory.path().join("share/man/a.1"),
-            text: b"text".to_vec(),
+            text: b"ours: text".to_vec(),
+            mark: "ours",
         };
         assert_eq!(file.write().unwrap(), Change::Made);
         assert_eq!(file.write().unwrap(), Change::None);
         let changed = UserFile {
-            text: b"other".to_vec(),
+            text: b"ours: other".to_vec(),
             ..file.clone()
         };
         assert_eq!(changed.write().unwrap(), Change::Made);
-        assert_eq!(fs::read(&file.path).unwrap(), b"other");
+        assert_eq!(fs::read(&file.path).unwrap(), b"ours: other");
         let mode = fs::metadata(&file.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644);
         let left = fs::read_dir(file.path.parent().unwrap()).unwrap().count();
@@ -168,15 +203,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("target");
         let link = directory.path().join("link");
-        fs::write(&target, "old").unwrap();
+        fs::write(&target, "ours: old").unwrap();
         symlink(&target, &link).unwrap();
         let file = UserFile {
             path: link.clone(),
-            text: b"new".to_vec(),
+            text: b"ours: new".to_vec(),
+            mark: "ours",
         };
         assert_eq!(file.write().unwrap(), Change::Made);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert_eq!(fs::read(&target).unwrap(), b"ours: new");
         assert_eq!(file.remove().unwrap(), Change::Made);
         assert!(!target.exists() && fs::symlink_metadata(&link).is_err());
     }

@@ -295,6 +295,22 @@ fn completion_file_is_installed_and_removed() {
 }
 
 #[test]
+fn completion_file_of_the_user_is_neither_replaced_nor_removed() {
+    let shell = Shell::new();
+    let functions = shell.home.home().join(".local/share/zsh/site-functions");
+    let file = functions.join("_codex-mcp");
+    fs::create_dir_all(&functions).unwrap();
+    fs::write(&file, "mine\n").unwrap();
+    for action in ["--install", "--remove"] {
+        let refused = shell.codex_mcp(&["completions", "zsh", action]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("codex-mcp has not written it"), "{said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine\n");
+    }
+}
+
+#[test]
 fn fish_completes_by_its_installed_file() {
     let shell = Shell::new();
     let installed = shell.codex_mcp(&["completions", "fish", "--install"]);
@@ -359,6 +375,27 @@ fn manual_is_installed_where_man_finds_it() {
     let removed = shell.codex_mcp(&["man", "--remove"]);
     assert!(removed.status.success(), "{removed:?}");
     assert_eq!(contents(&directory), []);
+}
+
+#[test]
+fn pages_of_earlier_versions_are_removed_and_those_of_others_stay() {
+    let shell = Shell::new();
+    let directory = shell.home.home().join(".local/share/man/man1");
+    let installed = shell.codex_mcp(&["man", "--install"]);
+    assert!(installed.status.success(), "{installed:?}");
+    let page = fs::read_to_string(directory.join("codex-mcp-run.1")).unwrap();
+    let source = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
+    assert!(page.contains(source), "{page}");
+    let old = directory.join("codex-mcp-oldverb.1");
+    let other = directory.join("codex-mcp-notes.1");
+    fs::write(&other, ".TH notes 1\n").unwrap();
+    for action in ["--install", "--remove"] {
+        fs::write(&old, page.replace(source, "codex-mcp 0.0.1")).unwrap();
+        let done = shell.codex_mcp(&["man", action]);
+        assert!(done.status.success(), "{done:?}");
+        assert!(!old.exists(), "{action}");
+    }
+    assert_eq!(contents(&directory), [(other, b".TH notes 1\n".to_vec())]);
 }
 
 /// The pages are found beside the PATH, as the help says.
