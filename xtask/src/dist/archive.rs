@@ -27,20 +27,16 @@ impl Archive {
     /// The archives of this version that lie in the directory of the release, by platform.
     ///
     /// # Errors
-    /// When the directory cannot be read, or the name of an archive has no known platform.
+    /// When the directory cannot be read.
     pub(crate) fn all(release: &Release) -> anyhow::Result<Vec<Self>> {
         let mut archives = Vec::new();
-        let beginning = format!("{NAME}-{}-", release.version);
         for entry in fs::read_dir(&release.out)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let Some(top) = name.strip_suffix(SUFFIX) else {
-                continue;
-            };
-            if let Some(triple) = top.strip_prefix(&beginning) {
+            if let Some(target) = platform(&name, &release.version) {
                 archives.push(Self {
-                    target: triple.parse()?,
-                    top: top.to_owned(),
+                    target,
+                    top: name.trim_end_matches(SUFFIX).to_owned(),
                     path,
                 });
             }
@@ -75,6 +71,13 @@ impl Archive {
         let bytes = bytes.with_context(|| format!("cannot read {}", self.path.display()))?;
         Ok(hex(&Sha256::digest(bytes)))
     }
+}
+
+/// The platform of an archive of this version. `None` for all other files: archives of the release
+/// candidates of the version begin with it too.
+pub(super) fn platform(name: &str, version: &str) -> Option<Target> {
+    let rest = name.strip_prefix(&format!("{NAME}-{version}-"))?;
+    rest.strip_suffix(SUFFIX)?.parse().ok()
 }
 
 /// Bytes in hexadecimal digits.
@@ -132,4 +135,34 @@ pub(super) fn licences(release: &Release) -> anyhow::Result<Vec<Entry>> {
 
 fn read(release: &Release, name: &str) -> anyhow::Result<Vec<u8>> {
     fs::read(release.root.join(name)).with_context(|| format!("cannot read {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_of_release_candidates_are_of_another_version() {
+        for (name, version, triple) in [
+            (
+                "codex-mcp-1.0.0-x86_64-unknown-linux-musl.tar.gz",
+                "1.0.0",
+                Some("x86_64-unknown-linux-musl"),
+            ),
+            (
+                "codex-mcp-1.0.0-rc.1-aarch64-apple-darwin.tar.gz",
+                "1.0.0-rc.1",
+                Some("aarch64-apple-darwin"),
+            ),
+            (
+                "codex-mcp-1.0.0-rc.1-aarch64-apple-darwin.tar.gz",
+                "1.0.0",
+                None,
+            ),
+            ("codex-mcp-1.0.0.mcpb", "1.0.0", None),
+        ] {
+            let found = platform(name, version).map(|target| target.to_string());
+            assert_eq!(found.as_deref(), triple, "{name}");
+        }
+    }
 }

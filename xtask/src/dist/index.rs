@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use super::archive::{Archive, hex};
+use super::archive::{self, Archive, hex};
 use super::formula;
 use super::release::{NAME, Release, fill};
 use super::target::RELEASED;
@@ -106,9 +106,10 @@ pub(super) fn sums(release: &Release) -> anyhow::Result<PathBuf> {
 fn belongs(name: &str, version: &str) -> bool {
     let of_version = ["-", "_"].iter().any(|mark| {
         let rest = name.strip_prefix(&format!("{NAME}{mark}{version}"));
-        rest.is_some_and(|rest| rest.starts_with(['-', '_', '.']))
+        rest.is_some_and(|rest| rest.starts_with(['_', '.']))
     });
-    of_version || ["install.sh", "codex-mcp.rb", "Containerfile"].contains(&name)
+    let is_archive = archive::platform(name, version).is_some();
+    of_version || is_archive || ["install.sh", "codex-mcp.rb", "Containerfile"].contains(&name)
 }
 
 #[cfg(test)]
@@ -125,7 +126,14 @@ mod tests {
         ] {
             assert!(belongs(name, "1.2.3"), "{name}");
         }
-        for name in ["codex-mcp-1.2.30-x.tar.gz", "SHA256SUMS", "server.json"] {
+        for name in [
+            "codex-mcp-1.2.30-x.tar.gz",
+            "codex-mcp-1.2.3-rc.1-x86_64-apple-darwin.tar.gz",
+            "codex-mcp_1.2.3-rc.1_amd64.deb",
+            "codex-mcp-1.2.3-rc.1.mcpb",
+            "SHA256SUMS",
+            "server.json",
+        ] {
             assert!(!belongs(name, "1.2.3"), "{name}");
         }
     }
