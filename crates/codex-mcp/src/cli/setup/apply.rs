@@ -68,7 +68,7 @@ async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeErr
     let mut receipts = Receipts::lock(&request.state)?;
     match &applied.change.action {
         Err(_) => Ok(()),
-        Ok(Action::Set { .. }) => set(request, applied, &mut receipts).await,
+        Ok(Action::Set { .. }) => set(request, applied, receipts).await,
         Ok(Action::Remove { .. }) => remove(applied, &mut receipts),
     }
 }
@@ -76,7 +76,7 @@ async fn write(request: &Request, applied: &mut Applied) -> Result<(), ChangeErr
 async fn set(
     request: &Request,
     applied: &mut Applied,
-    receipts: &mut Receipts,
+    mut receipts: Receipts,
 ) -> Result<(), ChangeError> {
     let change = &applied.change;
     let Ok(Action::Set { file, plan }) = &change.action else {
@@ -107,9 +107,14 @@ async fn set(
             plan.after.clone()
         }
         Some(command) => {
-            let (note, after) = by_command(request, change, file, &command).await?;
-            applied.notes.extend(note);
-            after
+            // It may take a minute, which is longer than others wait for the lock.
+            drop(receipts);
+            let failed = run(&command).await.err();
+            receipts = Receipts::lock(&request.state)?;
+            applied.notes.extend(failed.map(|error| {
+                format!("its own command failed, so the file was written without it: {error}")
+            }));
+            complete(request, change, file)?
         }
     };
     let texts = vec![digest(&after)];
@@ -192,18 +197,8 @@ fn own_command(
     Some(Program::new(&path, args))
 }
 
-/// Has the client's own command make the file, and writes what it leaves out. Returns a note if the
-/// command failed, and the text of the file.
-async fn by_command(
-    request: &Request,
-    change: &Change,
-    file: &ConfigFile,
-    command: &Program,
-) -> Result<(Option<String>, String), ChangeError> {
-    let failed = run(command).await.err();
-    let note = failed.map(|error| {
-        format!("its own command failed, so the file was written without it: {error}")
-    });
+/// Writes what the client's own command has left out of the file. Returns the text of the file.
+fn complete(request: &Request, change: &Change, file: &ConfigFile) -> Result<String, ChangeError> {
     let now = file.reread()?;
     let rest = planned(
         change.client,
@@ -214,7 +209,7 @@ async fn by_command(
     if now.text() != Some(&rest.after) {
         now.replace(&rest.after)?;
     }
-    Ok((note, rest.after))
+    Ok(rest.after)
 }
 
 async fn run(command: &Program) -> Result<(), String> {

@@ -5,9 +5,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
+use testkit::wait::wait_for;
 use testkit::{Home, write_program};
 
 use super::{CLIENTS, Setup};
@@ -73,6 +74,28 @@ fn failed_command_of_a_client_is_said_and_made_up_for() {
     assert!(fs::read_to_string(&file).unwrap().contains("codex-mcp"));
     setup.json(&["claude-code", "--remove", "--yes"]);
     assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn command_of_a_client_keeps_no_other_setup_waiting() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    let waits = "touch ~/started; until test -e ~/go; do sleep 0.05; done";
+    let file = install_claude(&mut setup, waits);
+    let mut slow = setup.command(&["claude-code", "--yes"]);
+    let mut slow = slow.stdout(Stdio::null()).spawn().unwrap();
+    let started = home.home().join("started");
+    wait_for("the command of the client", async || {
+        started.exists().then_some(())
+    })
+    .await;
+    setup.json(&["cursor", "--yes"]);
+    fs::write(home.home().join("go"), "").unwrap();
+    assert!(slow.wait().unwrap().success());
+    assert!(fs::read_to_string(&file).unwrap().contains("codex-mcp"));
+    // Both have receipts.
+    setup.json(&["--remove", "--yes"]);
+    assert!(!file.exists() && !cursor(&home).exists());
 }
 
 #[tokio::test]
