@@ -16,7 +16,7 @@ const NOT_SATISFIED: u8 = 2;
 /// A job was cancelled.
 const CANCELLED: u8 = 2;
 
-/// A run, a verb of `jobs` or one that agrees with it could not do its work; also for a wrong command line.
+/// One of [`WITH_OUTCOMES`] could not do its work, or its command line is wrong.
 pub(super) const COULD_NOT: u8 = 3;
 
 /// A job did not end within the timeout of `jobs wait`.
@@ -26,9 +26,10 @@ pub(super) const TIMED_OUT: u8 = 124;
 pub(super) const INTERRUPTED: u8 = 130;
 
 /// The verbs whose codes 1 and 2 report the outcome of a job, a review or a run, and those that
-/// agree with a verb of `jobs`.
-const WITH_OUTCOMES: [&str; 9] = [
-    "approve", "attach", "cancel", "decline", "jobs", "logs", "review", "run", "steer",
+/// exit with [`COULD_NOT`] as the verbs of `jobs` do.
+const WITH_OUTCOMES: [&str; 11] = [
+    "approve", "attach", "cancel", "decline", "jobs", "logs", "review", "run", "steer", "top",
+    "web",
 ];
 
 /// The exit code for a wrong command line of a verb.
@@ -73,6 +74,8 @@ pub(super) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -91,12 +94,26 @@ mod tests {
         assert_eq!(signal_code(SignalKind::terminate()), 143);
     }
 
-    #[test]
-    fn docs_have_every_exit_code() {
+    /// The section on exit codes in docs/command-line.md.
+    fn section() -> &'static str {
         let page = include_str!("../../../../docs/command-line.md");
         let (_, section) = page.split_once("\n## Exit codes\n").unwrap();
-        let (section, _) = section.split_once("\n## ").unwrap();
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        section.split_once("\n## ").unwrap().0
+    }
+
+    #[test]
+    fn headings_of_docs_name_each_verb_that_exits_with_3() {
+        let is_head = |line: &&str| line.starts_with("| code |");
+        let head = section().lines().find(is_head).unwrap();
+        let verbs: BTreeSet<&str> = head.split('`').skip(1).step_by(2).collect();
+        assert_eq!(verbs, BTreeSet::from(WITH_OUTCOMES));
+    }
+
+    #[test]
+    fn docs_have_every_exit_code() {
+        let rows = section()
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `"));
         let codes: Vec<u8> = rows
             .map(|row| row.split('`').next().unwrap().parse().unwrap())
             .collect();

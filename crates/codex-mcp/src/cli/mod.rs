@@ -216,6 +216,8 @@ impl Verb {
             Self::Steer(_) => Some("steer"),
             Self::Cancel(_) => Some("cancel"),
             Self::Attach(_) => Some("attach"),
+            Self::Top(_) => Some("top"),
+            Self::Web(_) => Some("web"),
             _ => None,
         }
     }

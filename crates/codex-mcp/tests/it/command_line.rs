@@ -32,6 +32,8 @@ fn wrong_command_line_exits_with_2_or_3() {
         (&["-C", "/no/such/directory", "threads"], 2),
         (&["-C", "/no/such/directory", "jobs", "list"], 3),
         (&["threads", "-q", "-v"], 2),
+        (&["top", "--no-such"], 3),
+        (&["web", "token"], 3),
     ] {
         let said = say(&home, args, &[]);
         assert_eq!(said.code, code, "{args:?}: {}", said.stderr);
@@ -55,7 +57,7 @@ fn tip_for_a_mistyped_verb_names_no_hidden_verb() {
 fn revoke_without_an_id_names_the_option_for_all() {
     let home = Home::new("");
     let said = say(&home, &["web", "revoke"], &[]);
-    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert_eq!(said.code, 3, "{}", said.stderr);
     let named = said.stderr.contains("<ID|--all>");
     assert!(named, "{}", said.stderr);
     let said = say(&home, &["web", "revoke", "--all"], &[]);
