@@ -36,8 +36,8 @@ and the CODEX_HOME of its submitter. Jobs of others are left alone, unless \
 `jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is \
 set): then they are run with the Codex and the CODEX_HOME of this worker, and those that name \
 programs fail. All other variables, such as API keys, are this worker's. When this worker is \
-told to end (Ctrl-C, SIGTERM), it takes no more jobs, and finishes those that it runs; a \
-second signal ends them at once. The exit code is 130 after Ctrl-C. \
+told to end (Ctrl-C, SIGTERM), it takes no more jobs, and gives those that it runs 30s (--grace) \
+to finish; then, or at a second signal, it ends them. The exit code is 130 after Ctrl-C. \
 When the worker is killed, all processes that it has started end with it.";
 
 #[derive(Debug, clap::Args)]

@@ -47,9 +47,9 @@ Examples:
       --notify mail:lead - < task.md
   codex-mcp run --thread 0199a213 \"Fix what the review found\"
 
-Asking for commits, a branch, clean, pushed, pr or issue_comment grants Codex the permissions it \
-needs, within --sandbox workspace-write: to commit in a git directory of its own, which is taken \
-over after each turn, and for the last three to use the network. \
+Some criteria grant Codex the permissions that it needs for them, within --sandbox \
+workspace-write: commits, a branch, clean, pushed and pr let it commit in a git directory of its \
+own, which is taken over after each turn; pushed, pr and issue_comment let it use the network. \
 In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need \
 changed files says so before its first turn, and at a terminal offers to continue with \
 --sandbox workspace-write. The flag holds for the run alone, and does not make the directory \
