@@ -24,7 +24,7 @@ $fpath before `compinit` runs. Without these, put a line into the shell's config
   zsh   source <(codex-mcp completions zsh)
   fish  codex-mcp completions fish | source
 
-The script belongs to this version of the program: a copy of it in a file is to be made anew after \
+The script matches this version of the program: if you keep a copy in a file, write it again after \
 an update.";
 
 /// A line of each file that --install writes.

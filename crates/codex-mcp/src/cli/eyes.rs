@@ -35,7 +35,7 @@ Examples:
   codex-mcp eyes                          begin a conversation
   codex-mcp eyes \"what is wrong in ./screens/login.png?\"
   codex-mcp eyes -m gpt-5-codex resume --last
-                                          what is Codex's goes to Codex
+                                          Codex's own arguments are passed on
 
 Codex is run as it is, with three things added for this run: the tool \
 `request_image`, the rules for it (--print-contract), and `-a never` where \

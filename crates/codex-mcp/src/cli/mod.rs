@@ -107,7 +107,7 @@ enum Verb {
     /// Looks at Codex, its login and configuration, its sandbox, git and gh.
     /// Exits with 0 if work can be done, else with 1.
     Doctor(doctor::Args),
-    /// Add codex-mcp to the MCP clients of this machine, and take it back.
+    /// Add codex-mcp to the MCP clients on this machine, or remove it from them.
     Setup(setup::Args),
     /// Show each setting and where it comes from.
     #[command(alias = "settings")]
@@ -160,7 +160,7 @@ enum Verb {
     ///
     /// A thread is a conversation with Codex. Each server records its threads under its
     /// identity (`codex`, if it was given no other), so that they can be found and resumed after
-    /// it exits. Those of all identities are listed, the last one first.
+    /// it exits. Threads of all identities are listed, the most recently used first.
     Threads(threads::Args),
     /// Print the summary that Codex wrote of a thread.
     ///
@@ -175,9 +175,9 @@ enum Verb {
     Worker(worker::Args),
     /// Show or end the background process that serves several clients.
     ///
-    /// `codex-mcp serve` has its client served by one process for all clients of this user, the
-    /// host, which it starts if there is none. With `--no-host` it serves the client itself. The
-    /// host leaves ten minutes after its last client.
+    /// `codex-mcp serve` connects its client to the host, one background process for all clients of
+    /// this user with the same environment, and starts it if none is running. With `--no-host`,
+    /// `serve` serves the client itself. The host exits ten minutes after its last client.
     Host(host::Args),
     /// Run the interactive Codex, and attach the pictures that it asks for.
     ///

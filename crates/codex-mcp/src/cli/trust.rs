@@ -35,8 +35,8 @@ Codex works there all the same, and .atm.toml can only narrow what you allow.
 
 Trust covers these files as they are now. When one of them has changed, is new or is gone, the \
 repository counts as untrusted, for Codex too, until you run `codex-mcp trust` again; a warning \
-names the files. Files in a directory below the top are not covered, and named: work there counts \
-as untrusted until you run `codex-mcp trust` in it.
+names the files. Files in directories below the top are not covered, and the output lists them: \
+work there counts as untrusted until you run `codex-mcp trust` in it.
 
 A repository is trusted with all below it, but for other repositories in it, and with its linked \
 worktrees; a directory outside of any repository is trusted alone. Directories that you have trusted in Codex itself \

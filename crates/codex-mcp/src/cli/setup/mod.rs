@@ -1,4 +1,4 @@
-//! `codex-mcp setup`: adds this program to MCP clients, and takes it back.
+//! `codex-mcp setup`: adds this program to MCP clients, and removes it from them.
 
 mod apply;
 mod change;
@@ -64,7 +64,7 @@ Examples:
   codex-mcp setup cursor zed --yes   these, without a question
   codex-mcp setup --dry-run          only show what would change
   codex-mcp setup vscode --project   .vscode/mcp.json of this repository
-  codex-mcp setup --remove           take it back from all clients";
+  codex-mcp setup --remove           remove it from all clients";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
