@@ -15,9 +15,9 @@
 //! therefore starts a new host, and the old one ends when its last client has gone.
 //!
 //! [`endpoint`] finds the socket, [`handshake`] has the first lines, [`listener`] is the host's
-//! side and [`relay`] the client's; [`leftovers`] removes the files of old hosts. A host that
-//! ends, or is killed, costs the calls that it has not answered: the relay answers them with an
-//! error, and starts another host for the next message ([`conversation`]).
+//! side and [`relay`] the client's; [`leftovers`] removes the files of old hosts. When a
+//! host ends or is killed, its unanswered calls fail: the relay answers them with an error, and
+//! starts another host for the next message ([`conversation`]).
 //!
 //! A command in Codex's sandbox runs as the same user, and the host would do for it what the
 //! sandbox keeps it from doing. So a client first proves that it can write where the socket is,

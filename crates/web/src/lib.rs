@@ -1,7 +1,7 @@
 //! The HTTP endpoint: MCP at `/mcp`, a JSON interface below `/api`, and the page for people.
 //!
-//! It is a process of its own, and a client of the hosts like every other front: whatever somebody
-//! does to it over the network, no host has to bear it.
+//! It is a separate process and an ordinary client of the hosts, so an attack on it over the
+//! network does not reach a host.
 //!
 //! ```text
 //!  browser ──page, events──┐                       ┌─ hosts: sessions, watched once

@@ -10,7 +10,7 @@
 //! - [`Hosts`] watches all hosts; [`JobBoard`] reads the configured store.
 //! - [`logic::conversation`] puts a conversation together from the events of a session.
 //! - [`MailBoard`] shows the mail of the team.
-//! - [`Program`] is what only the program can do, which has the configuration.
+//! - [`Program`] is the interface to what needs the program's configuration.
 //! - [`HostLink`] is a connection to a host as an MCP client has one.
 
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed test panics"))]
