@@ -102,8 +102,8 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct LinkArgs {
     /// The browser may see everything, but change nothing.
-    #[arg(long)]
-    look: bool,
+    #[arg(long, alias = "look")]
+    read_only: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,8 +113,8 @@ struct TokenArgs {
     name: TokenName,
 
     /// The program may see everything, but change nothing, and not use MCP.
-    #[arg(long)]
-    look: bool,
+    #[arg(long, alias = "look")]
+    read_only: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -327,12 +327,12 @@ fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
         });
     }
     let running = running(&state)?;
-    show_link(&state, &running, scope(args.look))?;
+    show_link(&state, &running, scope(args.read_only))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn scope(look: bool) -> Scope {
-    match look {
+fn scope(read_only: bool) -> Scope {
+    match read_only {
         true => Scope::Look,
         false => Scope::Decide,
     }
@@ -377,7 +377,7 @@ fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
     let new = NewCredential {
         kind: Kind::Token,
         name: args.name.clone(),
-        scope: scope(args.look),
+        scope: scope(args.read_only),
     };
     let (id, token) = CredentialStore::new(&serve::state()?).add(new)?;
     let mut out = output::stdout();

@@ -213,7 +213,7 @@ async fn cookie_that_came_by_tls_is_sent_by_tls_alone() {
 #[tokio::test]
 async fn look_only_token_changes_nothing() {
     let web = web().await;
-    let token = web.run(&["token", "--look", "a display"]).await;
+    let token = web.run(&["token", "--read-only", "a display"]).await;
     let directory = web.stage.home.work();
     let fields = [
         ("prompt", "p"),
@@ -454,7 +454,7 @@ async fn pages_that_watch_a_job_are_bounded() {
     let refused = web.browser("GET", &events).send().await;
     assert_eq!(refused.status, 409, "{refused:?}");
     // The control: others have places of their own, and the places of those that have gone are free.
-    let token = web.run(&["token", "--look", "a display"]).await;
+    let token = web.run(&["token", "--read-only", "a display"]).await;
     let mut other = web.request("GET", &events).bearer(&token).events().await;
     assert!(other.next().await.is_some());
     drop(open);
@@ -495,7 +495,7 @@ async fn sessions_that_one_credential_watches_are_bounded() {
             .find(|word| word.contains("/events?after="));
         all.push(events.unwrap().to_owned());
     }
-    let token = web.run(&["token", "--look", "a display"]).await;
+    let token = web.run(&["token", "--read-only", "a display"]).await;
     let (last, first) = all.split_last().unwrap();
     let mut open = Vec::new();
     for events in first {
@@ -558,7 +558,7 @@ async fn browser_signs_out() {
     assert_eq!(status(&foreign).await, 403);
     assert_eq!(status(&list()).await, 200);
     // It is for browsers, and leaves the token of a program.
-    let token = web.run(&["token", "--look", "a display"]).await;
+    let token = web.run(&["token", "--read-only", "a display"]).await;
     let with_token = |method, path| web.request(method, path).bearer(&token);
     assert_eq!(status(&with_token("POST", "/logout")).await, 303);
     assert_eq!(status(&with_token("GET", "/api/work")).await, 200);

@@ -160,7 +160,7 @@ async fn run_is_cancelled_and_only_those_who_decide_get_in() {
     let script = Script::new().otherwise([Reply::say("late").behind(&gate)]);
     let web = WebFixture::new(testkit::codex::newest(), script).await;
     let token = bearer(&web.run(&["token", "conductor"]).await);
-    let look = bearer(&web.run(&["token", "--look", "display"]).await);
+    let look = bearer(&web.run(&["token", "--read-only", "display"]).await);
     let refused = async |headers: &[(&'static str, &str)]| {
         Conductor::connect(&web, headers).await.err().unwrap()
     };
