@@ -163,7 +163,7 @@ pub enum StoreError {
     },
     /// The job belongs to others, and this machine does not manage their jobs.
     #[error(
-        "job {job} belongs to {owner}, and this host leaves the jobs of others alone. Ask them, \
+        "job {job} belongs to {owner}, and this machine leaves the jobs of others alone. Ask them, \
          or set jobs_of_others = \"manage\" in {}",
         settings::user_file().display()
     )]

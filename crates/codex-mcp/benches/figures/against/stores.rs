@@ -16,8 +16,8 @@ const FULL: Load = Load {
     ..LOAD
 };
 
-/// Ten hosts that share a database, and claim jobs as fast as they can.
-const HOSTS: Load = Load {
+/// Ten machines that share a database, and claim jobs as fast as they can.
+const MACHINES: Load = Load {
     workers: 10,
     finishes: false,
     ..LOAD
@@ -67,8 +67,8 @@ pub(super) fn measure(rounds: u16) -> Vec<StoreRow> {
             format!("the newest 20 of 100,000 jobs, {name}"),
         ));
     }
-    let figure = "claimed by ten hosts, PostgreSQL".to_owned();
-    rows.push(claims(&postgres, rounds, figure, &HOSTS));
+    let figure = "claimed by ten machines, PostgreSQL".to_owned();
+    rows.push(claims(&postgres, rounds, figure, &MACHINES));
     rows
 }
 
