@@ -96,9 +96,10 @@ enum Verb {
     /// Serve MCP on stdin and stdout; MCP clients start this themselves.
     ///
     /// Offers the tools `codex`, which begins a thread with Codex and waits for
-    /// its final message, and `codex-reply`, which continues a thread. What
-    /// Codex may do is up to Codex's own configuration, unless a call says
-    /// otherwise. The log goes to stderr; CODEX_MCP_LOG=debug tells more.
+    /// its final message, and `codex-reply`, which continues a thread; also
+    /// tools for sessions, jobs, runs and reviews, see --tools. What Codex may
+    /// do is up to Codex's own configuration, unless a call says otherwise.
+    /// The log goes to stderr; CODEX_MCP_LOG=debug tells more.
     Serve(serve::Args),
     /// Watch codex-mcp at work in a few seconds, without an account.
     Demo(demo::Args),
