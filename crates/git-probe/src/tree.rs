@@ -107,7 +107,7 @@ impl Git {
     }
 }
 
-/// What stands before NULs.
+/// The records, each of which a NUL ends.
 fn records(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == 0)
         .map(|record| record.strip_suffix(b"\0").unwrap_or(record))
@@ -121,7 +121,7 @@ fn kind(status: &str) -> ChangeKind {
     }
 }
 
-/// What git says of a file, and its path, which may have spaces in it.
+/// Git's fields of a file, and its path, which may have spaces in it.
 fn parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
     let fields = match record.first()? {
         b'?' => 1,

@@ -77,9 +77,9 @@ const SETTINGS: [&str; 17] = [
     "extensions.refstorage",
 ];
 
-/// What decides where a branch is pushed to, and which repository gh asks about it
-/// (`gh repo set-default`), as the beginning and end of a key. None of it is run where
-/// views are used.
+/// The settings that decide where a branch is pushed to, and which repository gh asks about it
+/// (`gh repo set-default`), as the beginning and end of a key. None of it is run where views are
+/// used.
 const REMOTES: [(&str, &str); 10] = [
     ("remote.", ".url"),
     ("remote.", ".pushurl"),

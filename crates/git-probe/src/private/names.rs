@@ -117,7 +117,7 @@ impl TakenNames {
             return Some(format!("git could take it for {other}"));
         }
         if let Some(other) = self.in_the_way(name) {
-            return Some(format!("git cannot keep it beside {other}"));
+            return Some(format!("it conflicts with {other}"));
         }
         let own = ["refs/heads/", "refs/tags/"].into_iter();
         let own = own.filter_map(|kind| name.strip_prefix(kind)).next()?;
@@ -219,7 +219,7 @@ mod tests {
             ("refs/heads/fix/a", "refs/heads/fix/a/b"),
             ("refs/notes/commits/x", "refs/notes/commits"),
         ] {
-            let why = format!("git cannot keep it beside {other}");
+            let why = format!("it conflicts with {other}");
             assert_eq!(names.refusal(name), Some(why), "{name}");
         }
         for name in [

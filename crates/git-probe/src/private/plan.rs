@@ -1,4 +1,4 @@
-//! What happens to the repository's refs, decided without git: by the refs of three
+//! The changes of the repository's refs, decided without git: by the refs of three
 //! moments, when both sides were last the same, of the repository and of Codex now.
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(super) struct Plan {
     /// New refs with names that the repository must not have, which are kept aside by
     /// themselves.
     pub(super) refused: Vec<RefusedRef>,
-    /// Remote-tracking refs that are not as the remote has them, or that git cannot keep beside
+    /// Remote-tracking refs that are not as the remote has them, or that conflict with
     /// others. They stay as they are here.
     pub(super) unconfirmed: BTreeSet<String>,
     /// The new HEAD, if it is to change.
@@ -60,7 +60,7 @@ const UNCONFIRMED_NAMED: usize = 5;
 
 /// Why tips are kept aside.
 pub(super) const REFUSED_CHECKOUT: &str = "the branch that Codex has checked out has a name that git \
-    could take for something else, or cannot keep beside another ref";
+    could take for something else, or that conflicts with another ref";
 pub(super) const CHANGED_BY_OTHERS: &str =
     "another process has changed or checked out the branch since";
 pub(super) const ABANDONED: &str = "the working tree has changed since the run was interrupted, so no \
@@ -220,7 +220,7 @@ impl Plan {
         }
         self.warnings.push(format!(
             "what Codex has written into {} was not imported, because the remote does not have \
-             it or does not answer, or because git cannot keep it beside another ref here: run \
+             it or does not answer, or because it conflicts with another ref here: run \
              `git fetch --prune` to get what the remote has",
             first_names(&self.unconfirmed, UNCONFIRMED_NAMED)
         ));

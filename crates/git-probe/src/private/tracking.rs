@@ -27,7 +27,7 @@ struct TrackingRef<'a> {
 }
 
 /// The tracking refs of `theirs` that `now` has not, and that are as the remote has them.
-/// What a remote does not tell is not confirmed.
+/// A ref that the remote does not report is not confirmed.
 pub(super) async fn confirmed(
     git: &Git,
     now: &Refs,

@@ -76,7 +76,7 @@ impl RepoContext {
         visit
     }
 
-    /// What is as before may lead elsewhere by a link on the way.
+    /// A file that is as before may lead elsewhere by a link on the way.
     fn check_git_dirs(
         &self,
         visit: &mut VisitResult,

@@ -15,7 +15,7 @@ const BUDGET: Duration = Duration::from_secs(5);
 /// How many directories a warning names.
 const NAMED: usize = 3;
 
-/// What makes a directory a repository without a `.git`, or one of a linked worktree.
+/// The files that make a directory a repository without a `.git`, or one of a linked worktree.
 const BARE: [&str; 2] = ["objects", "refs"];
 const COMMON_DIR: &str = "commondir";
 

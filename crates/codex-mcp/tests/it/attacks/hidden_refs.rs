@@ -139,7 +139,7 @@ async fn refs_that_git_cannot_keep_beside_others_are_kept_aside() {
         let is_kept = |name: &&str| name.starts_with("refs/codex-mcp/") && name.ends_with(kept);
         assert!(names.iter().any(is_kept), "{kept}: {names:?}");
     }
-    let warning = "refs/heads/old/new, which was not imported: git cannot keep it beside \
+    let warning = "refs/heads/old/new, which was not imported: it conflicts with \
                    refs/heads/old.";
     assert!(stderr.contains(warning), "{stderr}");
 }
