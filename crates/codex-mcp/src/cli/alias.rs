@@ -1,6 +1,6 @@
 //! Alias programs: each runs one verb of `codex-mcp`.
 //!
-//! An alias replaces its process with the `codex-mcp` that lies beside it. So the alias is small,
+//! An alias replaces its process with the `codex-mcp` that is next to it. So the alias is small,
 //! and `codex-mcp` finds its own executable as usual.
 
 use std::env;
@@ -22,7 +22,7 @@ pub fn as_verb(verb: &str) -> ExitCode {
     // If stderr is closed too, the exit code reports the failure.
     let _ = writeln!(
         output::stderr(),
-        "error: {} cannot be run: {error}. Install {PROGRAM} beside this program, or on PATH.",
+        "error: {} cannot be run: {error}. Install {PROGRAM} next to this program, or on PATH.",
         program.display()
     );
     ExitCode::FAILURE

@@ -46,7 +46,7 @@ fn alias_without_codex_mcp_names_the_missing_program() {
     assert_eq!(said.status.code(), Some(1));
     let words = String::from_utf8(said.stderr).unwrap();
     assert!(
-        words.contains("Install codex-mcp beside this program"),
+        words.contains("Install codex-mcp next to this program"),
         "{words}"
     );
 }
