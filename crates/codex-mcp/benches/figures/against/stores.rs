@@ -59,7 +59,7 @@ pub(super) fn measure(rounds: u16) -> Vec<StoreRow> {
             format!("claimed and finished, {name}"),
             &LOAD,
         ));
-        let figure = format!("the same beside 100,000 stored jobs, {name}");
+        let figure = format!("the same with 100,000 stored jobs, {name}");
         rows.push(claims(store, rounds, figure, &FULL));
         rows.push(list(
             store,
