@@ -1,4 +1,4 @@
-//! The event log, beside a naive log that keeps every event and marks those that are gone.
+//! The event log, against a naive log that keeps every event and marks those that are gone.
 //!
 //! Input: operations, a byte for each with its arguments.
 

@@ -1,4 +1,4 @@
-//! Patterns for paths, beside the crate globset.
+//! Patterns for paths, against the crate globset.
 //!
 //! Input: a pattern in the first line, and a path in each other one.
 

@@ -1,4 +1,4 @@
-//! JSON-RPC envelopes, beside values that are parsed whole.
+//! JSON-RPC envelopes, against values that are parsed whole.
 //!
 //! Input: one message.
 

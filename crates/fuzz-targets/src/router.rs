@@ -1,4 +1,4 @@
-//! The router of the old backend, beside a ledger of requests.
+//! The router of the old backend, against a ledger of requests.
 //!
 //! Input: a line for each event. `c` begins a message of the client, `s` one of the child, `u` a
 //! message of the child that cannot be read, `t` a number of seconds that pass, `f` and `o` fill and

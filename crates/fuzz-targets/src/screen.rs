@@ -59,7 +59,7 @@ fn catch_up(screen: &mut Screen) {
     }
 }
 
-/// What Codex does by its screen, and the output that resets it.
+/// The state of Codex by its screen, and the output that resets it.
 fn state(rows: u8, columns: u8, output: &[u8], piece: usize) -> (ScreenState, Vec<u8>, Vec<u8>) {
     let mut screen = screen(rows, columns, output, piece);
     catch_up(&mut screen);

@@ -35,7 +35,7 @@ pub const TARGETS: &[Target] = &[
     target("config", "settings, and the values in them", config::run),
     target(
         "event-log",
-        "the event log, beside a naive one",
+        "the event log, against a naive one",
         event_log::run,
     ),
     target(
@@ -44,7 +44,7 @@ pub const TARGETS: &[Target] = &[
         framing::run,
     ),
     target("git", "outputs of git", git::run),
-    target("globs", "patterns for paths, beside globset", globs::run),
+    target("globs", "patterns for paths, against globset", globs::run),
     target(
         "host-lines",
         "messages through a relay, across hosts",
@@ -54,14 +54,14 @@ pub const TARGETS: &[Target] = &[
     target("inbox", "inboxes of agents", inbox::run),
     target(
         "json-rpc",
-        "JSON-RPC envelopes, beside parsed values",
+        "JSON-RPC envelopes, against parsed values",
         json_rpc::run,
     ),
     target("registry", "the registry of threads", registry::run),
     target("roster", "the members of a team", roster::run),
     target(
         "router",
-        "the router of the old backend, beside a ledger of requests",
+        "the router of the old backend, against a ledger of requests",
         router::run,
     ),
     target("screen", "the terminal of the wrapper", screen::run),
