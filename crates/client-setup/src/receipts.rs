@@ -1,4 +1,4 @@
-//! What setting up has changed, so that it can be taken back exactly.
+//! Receipts of the changes that `setup` has made, so that they can be undone exactly.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Receipt {
     pub file: PathBuf,
     /// The client's name.
     pub client: String,
-    /// What the file was before.
+    /// The file before the change.
     pub before: Before,
     /// The servers that were replaced, and the entries of the user's own that were changed, by their
     /// names.
@@ -39,13 +39,13 @@ pub struct Receipt {
     pub texts: Vec<String>,
 }
 
-/// What a configuration file was before the first change.
+/// The state of a configuration file before the first change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Before {
     /// There was no such file.
     Absent,
-    /// What its copy has, whose name in the directory of the receipts this is.
+    /// The contents of its copy, which has this name in the directory of the receipts.
     Copy(String),
     /// It had an entry that an earlier change has added, and was edited since: its copy is not what
     /// the user had without that entry.

@@ -1,5 +1,5 @@
-//! What is decided without I/O: where clients have their configuration, what belongs there, and
-//! how a file changes.
+//! Decisions without I/O: where clients have their configuration, what belongs there, and how a
+//! file changes.
 
 pub mod clients;
 pub mod document;

@@ -1,4 +1,4 @@
-//! What setting up a client changes in its configuration.
+//! The changes that setting up a client makes to its configuration.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct Plan {
 pub struct PlannedEntry {
     /// Its name.
     pub name: String,
-    /// What it starts.
+    /// The server that it starts.
     pub entry: Entry,
     /// How it comes about.
     pub change: EntryChange,
@@ -47,7 +47,7 @@ pub struct ServerProcess {
     pub directory: Option<PathBuf>,
 }
 
-/// What happens to an entry.
+/// The change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryChange {
     /// It is new.

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{EditError, Format, Member};
 
-/// Clients differ in what they take beside the standard: what all of them write is taken.
+/// Clients differ in the extensions of the standard that they accept: those that all of them write
+/// are accepted.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,

@@ -41,7 +41,7 @@ pub enum EditError {
     /// Something in it is not a table, where one is needed.
     #[error("{what} is not a table of names and values. Correct it, then run the command again")]
     NoTable {
-        /// What it is.
+        /// Its description.
         what: String,
     },
     /// It names something twice: clients differ in which one counts.
