@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server is whose entry has this form.
+    /// The kind of a server with this entry.
     fn kind(server: &Value) -> Option<Kind> {
         Kind::of(&command_line(server), &|_| None)
     }

@@ -1,4 +1,4 @@
-//! What needs neither files nor a clock.
+//! Configuration logic that needs neither files nor a clock.
 
 pub mod codex_servers;
 pub mod prompt_kind;
