@@ -283,7 +283,7 @@ struct PastTurn {
     error: Option<Value>,
 }
 
-/// What Codex answers to the request to resume a thread.
+/// Codex's response to the request to resume a thread.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Resumed {

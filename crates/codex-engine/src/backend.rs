@@ -225,7 +225,8 @@ impl Backend {
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
         let start = async {
             if let Some((dead, _)) = before {
-                // It holds its threads until it is gone. What it has started may run on.
+                // It holds its threads until it is gone. Processes that it started may keep
+                // running.
                 dead.exit().await;
             }
             self.start_again_if_it_ends(supervisor, generation).await

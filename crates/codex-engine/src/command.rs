@@ -316,7 +316,7 @@ pub struct Prompt {
     pub task: Option<String>,
 }
 
-/// What has begun a turn.
+/// The origin of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOrigin {

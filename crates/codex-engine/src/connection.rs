@@ -297,12 +297,12 @@ impl Connection {
         self.shared.queue_if_written(line, None);
     }
 
-    /// Answers a question of Codex's.
+    /// Answers a question from Codex.
     pub(crate) fn answer(&self, request: &RequestId, result: &impl Serialize) {
         self.answer_and_then(request, result, None);
     }
 
-    /// Answers a question of Codex's. `delivered` is called once the answer has been
+    /// Answers a question from Codex. `delivered` is called once the answer has been
     /// written, and never if that fails.
     pub(crate) fn answer_and_then(
         &self,

@@ -1,4 +1,4 @@
-//! MCP servers of this program for Codex, beside the user's own, where Codex cannot be
+//! MCP servers of this program for Codex, in addition to the user's own, where Codex cannot be
 //! given our tools in another way.
 
 use std::path::{Path, PathBuf};

@@ -24,8 +24,8 @@ pub fn set(overrides: &mut Map<String, Value>, path: &[&str], value: Value) {
     }
 }
 
-/// Puts everything that stands beside a table, and belongs to it, into the table. A key with dots
-/// takes precedence over the same key in the table.
+/// Puts everything that is written outside of a table but belongs to it into the table. A key with
+/// dots takes precedence over the same key in the table.
 pub(crate) fn complete_tables(overrides: &mut Map<String, Value>) {
     let tables = overrides.iter().filter(|(_, value)| value.is_object());
     let tables: Vec<String> = tables.map(|(key, _)| key.clone()).collect();
@@ -47,7 +47,8 @@ fn complete(overrides: &mut Map<String, Value>, key: &str) {
     }
 }
 
-/// Removes what stands beside a table and belongs to it, with keys that count from the table.
+/// Removes everything that is written outside of a table but belongs to it, with keys that count
+/// from the table.
 fn take_parts(overrides: &mut Map<String, Value>, table: &str) -> Vec<(String, Value)> {
     let prefix = format!("{table}.");
     let keys = overrides.keys().filter(|key| key.starts_with(&prefix));

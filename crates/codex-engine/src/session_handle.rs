@@ -1,4 +1,4 @@
-//! A session in the hands of somebody who need not be its client.
+//! A handle on a session, for holders that need not be its client.
 
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;

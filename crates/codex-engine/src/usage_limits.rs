@@ -108,7 +108,7 @@ impl Engine {
         let limits = match reads_limits_concurrently(&server) || refused.is_some() {
             true => self.limits_of(&server, model).await,
             false => self.recent_limits(model).ok_or_else(|| {
-                let words = "this release is not asked beside other work";
+                let words = "this release is not asked during other work";
                 LimitsUnknown::QueryFailed(words.to_owned())
             }),
         };

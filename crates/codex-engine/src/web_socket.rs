@@ -33,7 +33,7 @@ const LONGEST_FRAME: usize = 8 << 20;
 pub(super) const LONGEST_MESSAGE: usize = 60 << 20;
 
 /// How many times as long as the longest line a message may be. One between the two is skipped
-/// with an error for whoever waits for it; a longer one ends the connection.
+/// with an error for the waiting caller; a longer one ends the connection.
 const MARGIN: usize = 4;
 
 /// Begins to speak WebSocket on a connection.

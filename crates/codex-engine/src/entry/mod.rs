@@ -41,7 +41,7 @@ pub(super) struct Owner {
     /// Keeps a record.
     pub(super) observer: Arc<dyn EngineObserver>,
     pub(super) on_alert: Arc<OnAlert>,
-    /// The tools of its thread, beside Codex's own.
+    /// The tools of its thread, in addition to Codex's own.
     pub(super) tools: Arc<dyn ThreadTools>,
     /// The setting that keeps commands in the sandbox, if there is one.
     pub(super) sandbox_bound: Option<String>,
@@ -176,7 +176,7 @@ impl Entry {
         }
     }
 
-    /// What the session has from the engine that has opened it.
+    /// The parts that come from the engine that has opened the session.
     pub(super) fn owner(&self) -> Owner {
         lock(&self.owner).clone()
     }

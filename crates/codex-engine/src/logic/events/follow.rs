@@ -11,7 +11,7 @@ pub struct FollowCursor {
     growing: Vec<(u64, usize)>,
 }
 
-/// What a follower gets.
+/// An item that a follower receives.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FollowedEvent {
     /// An event.

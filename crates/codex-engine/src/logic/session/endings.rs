@@ -1,4 +1,4 @@
-//! How turns and sessions end.
+//! Endings of turns and sessions.
 
 use std::sync::Arc;
 
@@ -201,7 +201,7 @@ impl Session {
             }
             return Vec::new();
         };
-        // Codex begins a review with another ID. Its history has the one of the end.
+        // Codex begins a review with another ID. Its history has the ID from the end.
         turn.id = Some(ended.turn.id.clone());
         self.drop_questions(now);
         let mut effects = match turn.interrupt_wanted && self.cancelled.is_none() {

@@ -161,7 +161,7 @@ impl SessionRecord {
 }
 
 impl Session {
-    /// What has to be kept of this session; `None` if it is over. A cancelled session is over when
+    /// The record to keep of this session; `None` if it is over. A cancelled session is over when
     /// its turn has ended: until then, Codex uses its thread.
     #[must_use]
     pub fn record(&self) -> Option<SessionRecord> {
