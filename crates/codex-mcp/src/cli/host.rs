@@ -257,7 +257,7 @@ async fn end_unused(app_servers: Rc<AppServers>) {
     }
 }
 
-/// Prints the line that whoever has started this process waits for. A closed pipe is no error.
+/// Prints the line for which the starter of this process waits. A closed pipe is no error.
 fn announce(word: &str) -> io::Result<()> {
     let mut stdout = output::stdout();
     let line = word.lines().next().unwrap_or_default();
@@ -267,7 +267,7 @@ fn announce(word: &str) -> io::Result<()> {
     }
 }
 
-/// What this process does for clients.
+/// The service of this process for clients.
 struct Service {
     end: ClientEnd,
     app_servers: Rc<AppServers>,

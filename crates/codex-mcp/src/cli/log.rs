@@ -48,11 +48,11 @@ pub(super) fn silence() {
 /// The level where a person reads other output.
 const QUIET: &str = "warn";
 
-/// What `--quiet` and `--verbose` log.
+/// The filters of `--quiet` and `--verbose`.
 const ERRORS: &str = "error";
 const DETAILS: &str = "debug,rmcp=warn,sqlx=warn,hyper=warn,hyper_util=warn";
 
-/// What an event looks like.
+/// The format of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventFormat {
     /// A line of a log, with time, level and module.
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written of these events, with styles or without.
+    /// The output for these events, with styles or without.
     fn written(has_styles: bool, events: impl FnOnce()) -> String {
         let mut file = tempfile::tempfile().unwrap();
         let log = tracing_subscriber::fmt()

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Read};
 
-/// What is read.
+/// The kind of text that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
     /// What Codex is to do.

@@ -24,7 +24,7 @@ pub(super) struct UserFile {
     pub(super) mark: &'static str,
 }
 
-/// What was done with a file.
+/// The change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Made,

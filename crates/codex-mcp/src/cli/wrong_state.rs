@@ -22,7 +22,7 @@ impl Verb {
         }
     }
 
-    /// What has been done by the verb.
+    /// The past participle of the verb.
     pub(super) fn done(self) -> &'static str {
         match self {
             Self::Approve => "approved",

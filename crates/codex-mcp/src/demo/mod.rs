@@ -56,7 +56,7 @@ pub use workspace::WorkspaceError;
 /// How long the server may take to end after a conversation that went well.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What happens to the demo's directory at the end.
+/// The fate of the demo's directory at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleanup {
     /// It is removed.

@@ -33,7 +33,7 @@ pub(crate) enum Channel {
 /// Where our image has the program. One that lies elsewhere in a container was put there by hand.
 const IN_IMAGE: &str = "/usr/local/bin";
 
-/// The facts that decide beside the path.
+/// The facts that decide in addition to the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     /// The user's home.

@@ -39,7 +39,7 @@ const VARIABLE: &str = "_CODEX_MCP_COMPLETE";
 /// engine's script stay together after an update.
 const PROGRAM: &str = "codex-mcp";
 
-/// How long a completion may take to find what it offers, beside the start of the process.
+/// How long a completion may take to find what it offers, in addition to the start of the process.
 const LIMIT: Duration = Duration::from_millis(700);
 
 /// The most candidates of one kind.
@@ -86,7 +86,7 @@ fn with_candidates(command: Command) -> Command {
         .mut_subcommands(with_candidates)
 }
 
-/// What completes an argument, by the type of its value.
+/// The completer of an argument, by the type of its value.
 fn completer(arg: &Arg, verb: &str) -> Option<ArgValueCompleter> {
     let value = arg.get_value_parser().type_id();
     let choice = JobChoice::of(verb);

@@ -1,4 +1,4 @@
-//! The HTTP endpoint beside the host, for those who have set `http`.
+//! The HTTP endpoint that a host also serves if `http` is set.
 //!
 //! It is `codex-mcp web` in a process of its own. Of several hosts, the first has it; when that host
 //! ends, another one starts it again.

@@ -1,4 +1,4 @@
-//! What a host tells those who watch it.
+//! News that a host sends to its watchers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ struct SessionWatcher {
 }
 
 impl SessionWatcher {
-    /// What was not told yet. A prompt comes before the first event after it.
+    /// The news that was not sent yet. A prompt comes before the first event after it.
     fn news(&mut self) -> Vec<SessionNews> {
         let mut prompts = self
             .session

@@ -1,4 +1,4 @@
-//! What can be done with a job when its state does not allow a verb.
+//! Alternatives when the state of a job does not allow a verb.
 
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::{InstructError, Jobs, JobsError};

@@ -449,7 +449,7 @@ async fn tell(
     notify::notify_all(&spec.notify, Notification { line, result }, &notifiers).await
 }
 
-/// What made the sandbox of a run at a shell read-only.
+/// The reason why the sandbox of a run at a shell is read-only.
 fn read_only_cause(config: &Config, spec: &RunSpec) -> ReadOnlyCause {
     let settings = &spec.settings;
     // Our setting is not applied where the user has named a profile of Codex's.

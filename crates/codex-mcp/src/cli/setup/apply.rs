@@ -24,7 +24,7 @@ pub(super) struct Applied {
     pub(super) copy: Option<PathBuf>,
     /// Why it was not made.
     pub(super) error: Option<ChangeError>,
-    /// What went wrong, though the change was made.
+    /// Problems of a change that was made all the same.
     pub(super) notes: Vec<String>,
 }
 

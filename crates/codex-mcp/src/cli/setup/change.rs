@@ -24,7 +24,7 @@ use crate::environment::variable;
 /// The longest member of an entry that a warning shows, in bytes.
 const MEMBER: usize = 400;
 
-/// What the user has asked for.
+/// The user's request.
 pub(super) struct Request {
     pub(super) home: PathBuf,
     pub(super) state: PathBuf,
@@ -37,16 +37,16 @@ pub(super) struct Request {
     pub(super) names_clients: bool,
 }
 
-/// What happens to the configuration of a client.
+/// The planned change of a client's configuration.
 pub(super) struct Change {
     pub(super) client: Client,
     pub(super) path: PathBuf,
     pub(super) action: Result<Action, ChangeError>,
-    /// What the user should know besides.
+    /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
 
-/// What is done to a file.
+/// The change of a file.
 pub(super) enum Action {
     /// Entries are added, or made as they should be.
     Set { file: ConfigFile, plan: Plan },
@@ -59,11 +59,11 @@ pub(super) enum Action {
     },
 }
 
-/// What is left of a file when its entries are removed.
+/// The state of a file after its entries are removed.
 pub(super) enum Removal {
     /// Nothing: there was no file before.
     File,
-    /// What the user had, byte for byte.
+    /// The user's text, byte for byte.
     Restored(String),
     /// The file without the entries: it was edited since they were added, or nothing is known of it.
     Edited {
@@ -479,7 +479,7 @@ fn removing(
     }))
 }
 
-/// What the user had, if nobody has edited the file since.
+/// The user's text, if nobody has edited the file since.
 fn restored(receipts: &Receipts, file: &ConfigFile) -> Option<Removal> {
     let receipt = receipts.exact(file.path(), file.text()?)?;
     match &receipt.before {

@@ -235,7 +235,7 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
     Ok(outcome.is_fine())
 }
 
-/// What has happened.
+/// The outcome of `setup`.
 #[derive(Default)]
 struct Outcome {
     applied: Vec<Applied>,

@@ -1,4 +1,4 @@
-//! What `codex-mcp setup` shows.
+//! The output of `codex-mcp setup`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -203,7 +203,7 @@ fn titles(entries: &[CheckedEntry], outcome: &Outcome) -> String {
     titles.collect::<Vec<_>>().join(", ")
 }
 
-/// What has to be done before clients use the files of a repository that were written.
+/// The conditions under which clients use the written files of a repository.
 fn conditions(out: &mut Output<impl Write>, outcome: &Outcome) -> io::Result<()> {
     let written = outcome.applied.iter().filter(|applied| applied.is_written);
     for client in written.map(|applied| applied.change.client) {

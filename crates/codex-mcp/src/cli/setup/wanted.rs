@@ -1,4 +1,5 @@
-//! What clients are to start, by the options of `setup` and the way this program was installed.
+//! The command that clients are to start, by the options of `setup` and the way this program was
+//! installed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::installation::channel::{Channel, pnpm_link};
 /// The verb that clients start.
 const SERVE: &str = "serve";
 
-/// What decides which Codex is run, and where it and we have our directories.
+/// The variables that decide which Codex is run, and where it and we have our directories.
 const VARIABLES: [&str; 6] = [
     "ATM_HOME",
     "CODEX_HOME",
