@@ -25,7 +25,7 @@ const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[J";
 const WRAP_OFF: &str = "\u{1b}[?7l";
 const WRAP_ON: &str = "\u{1b}[?7h";
 
-/// How much is printed beside results.
+/// How much is printed in addition to results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {
     /// Errors.
