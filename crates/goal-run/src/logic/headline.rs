@@ -1,6 +1,6 @@
 //! The headline of a notification, for receivers that show more than its line.
 
-/// What a receiver shows beside the line.
+/// The parts that a receiver shows in addition to the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Headline {
     /// The title: ASCII, as it is sent in a header too.

@@ -351,7 +351,7 @@ fn outside(changed: &BTreeMap<String, ChangeKind>, paths: &[Glob], what: &str) -
     (!outside.is_empty()).then(|| about_files(&outside, &what))
 }
 
-/// What some files are, in a sentence with the first of their names, in quotes, and the number
+/// A sentence that describes some files, with the first of their names, in quotes, and the number
 /// of the others.
 fn about_files(files: &[&String], what: &str) -> String {
     let names = first_names(files.iter().map(|name| quoted(name)), NAMED);
