@@ -187,7 +187,7 @@ async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl Ho
     }
 }
 
-/// What answering a client takes.
+/// The state for answering a client.
 struct Host<S> {
     lock: Rc<HostLock>,
     closing: CancellationToken,

@@ -360,7 +360,7 @@ impl Conversation {
         Some(lost)
     }
 
-    /// What the next host is told first.
+    /// The first messages to the next host.
     pub fn introduction(&mut self) -> Vec<Vec<u8>> {
         let introduced_by = self.introduced_by.iter();
         let answered = introduced_by.filter(|id| !self.unanswered.contains_key(id));

@@ -24,7 +24,7 @@ pub const ANSWER_LIMIT: usize = 8 << 20;
 /// How many open questions of a session a host tells, the oldest first.
 pub const MOST_QUESTIONS: usize = 200;
 
-/// What a client wants of a host.
+/// A request of a client to a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -68,7 +68,7 @@ pub struct SessionRequest {
     pub act: SessionAct,
 }
 
-/// What a watcher is told.
+/// The news that a watcher wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum WatchRequest {
@@ -162,7 +162,7 @@ pub enum SessionAnswer {
         /// Whether a turn runs.
         is_running: bool,
     },
-    /// What a watcher has not been told yet.
+    /// News that the watcher has not received yet.
     News {
         /// The news, oldest first.
         news: Vec<SessionNews>,
@@ -174,7 +174,7 @@ pub enum SessionAnswer {
     },
 }
 
-/// What a watcher of a session is told.
+/// An item of news for a watcher of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionNews {
