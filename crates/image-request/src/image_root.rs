@@ -113,11 +113,11 @@ impl ImageRoot {
         })
     }
 
-    /// What is asked for; else why not, in words for Codex.
+    /// The path of the picture that is asked for.
     ///
     /// # Errors
     ///
-    /// Those words.
+    /// The reason, in words for Codex.
     pub fn path(&self, text: &str) -> Result<PicturePath, String> {
         text.parse().map_err(|error: BadPath| {
             match (error, Path::new(text).strip_prefix(&self.top)) {

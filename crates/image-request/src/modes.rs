@@ -84,7 +84,7 @@ impl Keyboard {
     }
 }
 
-/// What output ends with.
+/// The end of some output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tail {
     /// Text, or the beginning of a sequence without consequences.

@@ -32,7 +32,7 @@ const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 /// The screen of a terminal.
 pub struct Screen {
     parser: Parser<Modes>,
-    /// What the parsed output ends with.
+    /// The end of the parsed output.
     tail: Tail,
     pending: VecDeque<Pending>,
 }
