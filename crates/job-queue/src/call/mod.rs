@@ -153,7 +153,7 @@ pub struct CallOutcome {
 /// Runs one turn. When it is cancelled, or its time is up, the turn is interrupted and all
 /// processes that it has started are ended, which takes a little more than a second at most.
 ///
-/// There are no errors beside [`CallOutcome::failure`].
+/// There are no errors besides [`CallOutcome::failure`].
 pub async fn run(
     engine: &Engine,
     request: &CallRequest,

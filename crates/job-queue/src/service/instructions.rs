@@ -138,7 +138,7 @@ pub enum Response {
     Text(String),
 }
 
-/// What a user says to a question.
+/// A user's answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAnswer {
     /// The response.

@@ -23,11 +23,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// floating-point numbers, of which the store has none.
 const MARK: i8 = -2;
 
-/// What a new connection is asked.
+/// The query that checks a connection.
 const CHECK: &str = "SELECT pg_is_in_recovery()::text AS standby, \
                      current_setting('extra_float_digits') AS mark";
 
-/// What leads to the server.
+/// The route to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
     /// Nothing stands between.
@@ -36,7 +36,7 @@ pub(super) enum Route {
     Pooler,
 }
 
-/// What becomes of a connection to a standby, which takes no changes and may be out of date.
+/// The treatment of a connection to a standby, which takes no changes and may be out of date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StandbyPolicy {
     Accept,

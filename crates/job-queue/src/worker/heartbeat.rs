@@ -30,7 +30,7 @@ const NOTICES: usize = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Worker {
-    /// Runs all of it beside the jobs. Never returns.
+    /// Runs all of it concurrently with the jobs. Never returns.
     pub(super) async fn run_heartbeat(&self) {
         tokio::join!(
             self.send_heartbeats(),
@@ -121,7 +121,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Notifies of the lost jobs that have ended, beside the heartbeat.
+    /// Notifies of the lost jobs that have ended, concurrently with the heartbeat.
     fn notify_of_lost(&self, reaped: Vec<ReapedJob>) {
         let ended = reaped.into_iter().filter_map(|lost| lost.ended);
         let ended: Vec<_> = ended.collect();

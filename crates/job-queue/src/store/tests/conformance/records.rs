@@ -1,4 +1,4 @@
-//! What rows store: events, long and hostile texts, masked credentials.
+//! Stored rows: events, long and hostile texts, masked credentials.
 
 use super::*;
 use crate::activity::current_step;
