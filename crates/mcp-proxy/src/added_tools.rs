@@ -1,4 +1,4 @@
-//! Our own tools, beside those of the child.
+//! Our own tools, in addition to those of the child.
 
 use std::sync::Arc;
 
