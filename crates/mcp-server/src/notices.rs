@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// What ends each subscription, by the address of its resource.
+/// The token that ends each subscription, by the address of its resource.
 #[derive(Default)]
 pub(super) struct Notices(Mutex<HashMap<&'static str, CancellationToken>>);
 

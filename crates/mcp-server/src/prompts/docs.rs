@@ -19,7 +19,7 @@ const PLUGIN: &str = "plugins/codex-mcp";
 /// The names under which Claude Code has the tools of the plugin's server begin so.
 const PREFIX: &str = "mcp__plugin_codex-mcp_codex__";
 
-/// What Claude Code replaces by all that the user has typed after the command.
+/// The placeholder for everything that the user types after the command in Claude Code.
 const TYPED: &str = "$ARGUMENTS";
 
 /// The tools of the server that the plugin starts: `codex-mcp serve` has all of the classic set.

@@ -1,4 +1,4 @@
-//! What servers and hosts ask each other about the tasks of sessions.
+//! Requests between servers and hosts about the tasks of sessions.
 
 use futures::future::BoxFuture;
 use rmcp::ErrorData;

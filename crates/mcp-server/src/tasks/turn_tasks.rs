@@ -36,7 +36,7 @@ use crate::code::Code;
 use crate::decision::decide;
 use crate::error::ToolError;
 
-/// What the IDs of these tasks begin with.
+/// The prefix of the IDs of these tasks.
 const PREFIX: &str = "turn_";
 
 /// The number of random bytes in an ID: enough that nobody can guess it.
