@@ -97,7 +97,7 @@ impl Bounds {
         let Some(allowed) = &self.directories else {
             return Ok(resolved);
         };
-        // What does not exist here is not resolved, and may lead upwards.
+        // Paths that do not exist here are not resolved, and may lead upwards.
         let leads_up = resolved
             .components()
             .any(|part| part == Component::ParentDir);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::config::Config;
 use crate::source::{Setting, Source};
 
-/// What is between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
 /// A setting as it is shown.
