@@ -1,4 +1,4 @@
-//! How a process ended.
+//! The end of a process: its exit code or signal.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,4 @@
-//! What Linux has.
+//! Process control that only Linux has.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What only Linux has for processes, and what other systems do without it.
+//! Process control that only Linux has, and the substitutes on other systems.
 //!
 //! | on Linux | elsewhere |
 //! | --- | --- |

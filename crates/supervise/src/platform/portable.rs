@@ -1,4 +1,4 @@
-//! What is done where Linux's means are missing.
+//! Process control where Linux's means are missing.
 
 use std::io;
 use std::iter;

@@ -24,7 +24,7 @@ pub(super) struct Incoming {
     descriptor: Option<OwnedFd>,
 }
 
-/// What a new owner gets.
+/// The connection and values that a new owner gets.
 #[derive(Debug)]
 pub(super) struct Handover {
     pub(super) connection: TcpStream,

@@ -25,7 +25,7 @@ pub struct Keeper {
     has_overflowed: Arc<AtomicBool>,
 }
 
-/// What waits to be written.
+/// An item of the queue of the writer.
 #[derive(Debug)]
 pub(super) enum Queued {
     Line(Vec<u8>),

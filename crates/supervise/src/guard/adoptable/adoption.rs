@@ -49,7 +49,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the last message to an owner may wait for it to read.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What it takes to have several owners.
+/// The state of a guard that can have several owners.
 pub(super) struct Adoption {
     /// The control stream to the first owner.
     first: UnixStream,

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 const PAUSE: Duration = Duration::from_millis(20);
 const CHECKS: usize = 50;
 
-/// What lists all processes, see ps(1p).
+/// The command that lists all processes, see ps(1p).
 const LIST: [&str; 4] = ["/bin/ps", "-A", "-o", "pid=,ppid=,pgid="];
 
 /// The processes below this one, a guard.
