@@ -1,4 +1,4 @@
-//! What is done with work, and how it ended.
+//! Actions on work, and their outcomes.
 
 use codex_engine::logic::action::DecidedBy;
 use host_process::logic::handshake::{Door, SessionAct};
@@ -8,7 +8,7 @@ use work_board::{ActError, Prompted, RetryError, WorkBoard};
 
 use crate::logic::mode::{Draft, Effect, Target};
 
-/// What has been done.
+/// The outcome of an action.
 #[derive(Debug)]
 pub(crate) enum Done {
     Said(&'static str),

@@ -1,4 +1,4 @@
-//! The loop: takes keys and news, draws, and has effects done beside it.
+//! The loop: takes keys and news, draws, and has effects performed concurrently.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// The shortest time between two drawings: news of a model that writes gathers in it.
 const FRAME: Duration = Duration::from_millis(40);
 
-/// What comes in.
+/// An input of the loop.
 enum Incoming {
     Event(Event),
     /// The terminal cannot be read.

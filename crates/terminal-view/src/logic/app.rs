@@ -139,7 +139,7 @@ impl App {
         }
     }
 
-    /// What an event of the terminal does.
+    /// Handles an event of the terminal.
     pub(crate) fn take(&mut self, event: Event) -> Option<Effect> {
         let key = match event {
             Event::Paste(text) => {
@@ -180,7 +180,7 @@ impl App {
         }
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub(crate) fn press(&mut self, key: Key) -> Option<Effect> {
         match std::mem::replace(&mut self.mode, Mode::Browse) {
             Mode::Closed if !matches!(key, Key::Enter | Key::Esc) => {

@@ -6,7 +6,7 @@ use work_board::{StoredQuestion, WholeChange, WholePart, decision_label};
 
 use super::rows::{self, ASKING, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
 
-/// What a number key chooses.
+/// The choice of a number key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Choice {
     /// Answers are typed, field by field.
@@ -116,7 +116,7 @@ fn push_field(rows: &mut Vec<Row>, number: usize, field: &Field) {
     }
 }
 
-/// What a choice does, on one line.
+/// The effect of a choice, on one line.
 pub(crate) fn label(choice: &Choice) -> String {
     match choice {
         Choice::Type(_) => "Type the answers".to_owned(),

@@ -1,4 +1,4 @@
-//! What the view shows and what a key does, without I/O.
+//! The contents of the view and the effects of keys, without I/O.
 
 pub(crate) mod app;
 pub(crate) mod choices;

@@ -1,11 +1,11 @@
-//! What keys mean just now, and what they have the shell do.
+//! The current meaning of keys, and their effects.
 
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::form::Field;
 use serde_json::{Map, Value};
 use work_board::Kind;
 
-/// What keys mean.
+/// The meaning of keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mode {
     /// They move, and begin something.
@@ -21,7 +21,7 @@ pub(crate) enum Mode {
     Confirm { words: String, effect: Effect },
 }
 
-/// What a text is for.
+/// The purpose of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Purpose {
     /// It filters the list.
@@ -122,7 +122,7 @@ impl Act {
     }
 }
 
-/// What a key has the shell do.
+/// The effect of a key, which the shell performs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     Quit,
@@ -148,7 +148,7 @@ pub(crate) enum Effect {
     Retry(Target),
 }
 
-/// What somebody has done or found out.
+/// A message about an action or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Effects of keys.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -35,7 +35,7 @@ pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
     paragraph.wrap(Wrap { trim: false })
 }
 
-/// What is before the cursor. A secret answer is shown as dots.
+/// The text before the cursor. A secret answer is shown as dots.
 fn field(filling: &Filling, typed: &str) -> String {
     let Some(field) = filling.field() else {
         return String::new();

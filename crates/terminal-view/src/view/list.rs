@@ -13,10 +13,10 @@ use super::{Parts, REVERSED};
 use crate::logic::app::App;
 use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock};
 
-/// What stands before the chosen line.
+/// The mark before the chosen line.
 const MARK: &str = "> ";
 
-/// What is between two parts of a line.
+/// The gap between two parts of a line.
 const GAP: &str = "  ";
 
 /// The most that is shown of a title or question in the list, in bytes.
@@ -116,7 +116,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     begin
 }
 
-/// What it asks or does, and for how long.
+/// Its question or its step, and for how long.
 pub(super) fn about(work: &Work, now: SystemTime) -> String {
     match (work.questions.first(), &work.step, &work.note) {
         (Some(asked), ..) => one_line(&asked.question.text, STEP),
