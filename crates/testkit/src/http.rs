@@ -17,7 +17,7 @@ pub struct Response {
     /// Its status.
     pub status: u16,
     headers: Vec<(String, String)>,
-    /// Its body. What is no text in it is replaced.
+    /// Its body. Invalid UTF-8 in it is replaced.
     pub body: String,
 }
 

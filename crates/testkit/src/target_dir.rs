@@ -1,4 +1,4 @@
-//! Where cargo builds.
+//! Cargo's target directory.
 
 use std::env;
 use std::path::{Path, PathBuf};
