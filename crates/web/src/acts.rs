@@ -1,4 +1,4 @@
-//! What is done with sessions.
+//! Actions on sessions.
 
 use std::sync::Arc;
 

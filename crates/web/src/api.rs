@@ -108,7 +108,7 @@ impl EventReader {
 /// only.
 #[derive(Debug)]
 struct EventLog {
-    /// What was told and not passed on yet.
+    /// News that was received and not passed on yet.
     news: VecDeque<SessionNews>,
     /// The last event that the program had at first.
     last: Option<u64>,

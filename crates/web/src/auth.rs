@@ -1,4 +1,4 @@
-//! Who makes a request, and whether it is let in.
+//! Authentication: the caller of a request, and whether it is let in.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -100,7 +100,7 @@ impl AccessControl {
         }
     }
 
-    /// Who makes a request. A token counts more than a cookie: if it is wrong, nobody does.
+    /// The caller of a request. A token counts more than a cookie: if it is wrong, nobody does.
     fn caller(&self, from: IpAddr, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let (kind, secret) = match (bearer(headers)?, cookie(headers)) {
             (Some(token), _) => (Kind::Token, token),

@@ -11,7 +11,8 @@ use serde_json::{Map, json};
 
 use crate::refusal::Refusal;
 
-/// What was done: JSON for the script and for programs, the page again for a form without script.
+/// The response to a form: JSON for the script and for programs, the page again for a form without
+/// script.
 pub(crate) struct Done {
     words: &'static str,
     /// The page on which to go on.

@@ -1,4 +1,4 @@
-//! What is done with jobs and runs.
+//! Actions on jobs and runs.
 
 use std::sync::Arc;
 

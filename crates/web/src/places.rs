@@ -74,7 +74,7 @@ impl Places {
 }
 
 impl Place {
-    /// Whose it is.
+    /// The credential of its holder.
     pub(crate) fn owner(&self) -> &CredentialId {
         &self.owner
     }

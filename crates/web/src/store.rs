@@ -45,7 +45,7 @@ pub enum StoreError {
     Random(getrandom::Error),
 }
 
-/// What differs between two states of the file; it is replaced as a whole.
+/// A mark of the state of the file, which is replaced as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMark(Option<(u64, i64, i64)>);
 
@@ -148,7 +148,7 @@ impl CredentialStore {
         })
     }
 
-    /// What changes with the file.
+    /// The mark of the current state of the file.
     ///
     /// # Errors
     ///

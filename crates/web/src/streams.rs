@@ -1,4 +1,4 @@
-//! What the page gets as it happens, as server-sent events.
+//! Live updates of the page, as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -170,7 +170,7 @@ pub struct Credential {
     pub id: CredentialId,
     /// Its kind.
     pub kind: Kind,
-    /// What its owner calls it.
+    /// The owner's name for it.
     pub name: TokenName,
     /// What it allows.
     pub scope: Scope,

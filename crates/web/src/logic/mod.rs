@@ -1,4 +1,4 @@
-//! What is decided without I/O: who may do what.
+//! Decisions without I/O: who may do what.
 
 pub mod access;
 pub mod authority;

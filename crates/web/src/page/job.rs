@@ -36,7 +36,7 @@ pub(crate) fn page(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
     layout::page(work.title(), Some(&events), &body)
 }
 
-/// What changes while the job runs.
+/// The part that changes while the job runs.
 pub(crate) fn part(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
     let ShownJob { view, work, .. } = shown;
     let record = &job_json::record(&view.job, &view.questions);
@@ -123,7 +123,7 @@ fn criterion(one: &Value) -> Markup {
     }
 }
 
-/// What has happened last.
+/// The latest events.
 fn log(lines: &[LogLine]) -> Markup {
     html! {
         @if !lines.is_empty() {

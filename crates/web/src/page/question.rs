@@ -53,7 +53,7 @@ fn link_to_whole(address: &str, question: &StoredQuestion) -> Markup {
     html! { p.hint { a href=(address) { (words) } } }
 }
 
-/// What the text may leave out.
+/// The parts that the text may leave out.
 fn whole(id: &str, question: &StoredQuestion) -> Markup {
     let parts = question.whole();
     html! {
