@@ -59,17 +59,17 @@ pub struct NewSession {
 /// A run to be started.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// What is to be done.
+    /// The task.
     pub task: String,
     /// The directory in which Codex works.
     pub directory: String,
     /// Codex's name of a sandbox.
     pub sandbox: String,
-    /// What has to hold at the end, as the tool `codex_run` takes it.
+    /// The criteria, as the tool `codex_run` takes it.
     pub criteria: Map<String, Value>,
 }
 
-/// What has become of a message.
+/// The outcome of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prompted {
     /// It was added to the turn that runs.
@@ -94,7 +94,7 @@ pub struct WorkBoard {
 }
 
 impl WorkBoard {
-    /// A board of these hosts. [`Hosts::follow`] has to run beside it.
+    /// A board of these hosts. [`Hosts::follow`] has to run concurrently.
     #[must_use]
     pub fn new(
         hosts: Hosts,

@@ -29,7 +29,7 @@ const SAME_STEP: Duration = Duration::from_millis(200);
 pub struct LiveSession {
     /// The host that has it.
     pub endpoint: HostEndpoint,
-    /// What the host says about it.
+    /// The host's summary of it.
     pub summary: SessionSummary,
     /// Its open questions.
     pub questions: Vec<NamedQuestion>,
@@ -49,7 +49,7 @@ pub enum ActError {
     /// No host has the session.
     #[error("there is no such session; it may have ended with its host process")]
     Unknown,
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Wrong(String),
     /// It cannot be done now.
@@ -100,7 +100,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The hosts in a state directory. [`Hosts::follow`] has to run beside it.
+    /// The hosts in a state directory. [`Hosts::follow`] has to run concurrently.
     #[must_use]
     pub fn new(state: PathBuf) -> Self {
         Self {

@@ -41,7 +41,7 @@ pub struct ShownJob {
     pub work: Work,
     /// The latest verdict on the criteria of a run.
     pub criteria: Value,
-    /// What has happened last, each in a line, oldest first.
+    /// The latest events, each in a line, oldest first.
     pub log: Vec<LogLine>,
 }
 

@@ -28,7 +28,7 @@ const QUEUE: usize = 1024;
 /// The error of JSON-RPC for a call that failed inside of a server.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// What a host sends by itself: a request, which has an ID, or a notification.
+/// A message that a host sends by itself: a request, which has an ID, or a notification.
 #[derive(Debug)]
 pub struct Incoming {
     /// The ID of a request.

@@ -1,4 +1,4 @@
-//! What only the program knows: its records of threads, and how a job is submitted again.
+//! The interface to the program: its records of threads, and submitting a job again.
 
 use std::time::SystemTime;
 
@@ -26,7 +26,7 @@ pub struct ThreadRecord {
     pub prompt: Option<String>,
 }
 
-/// What the program knows and does.
+/// The parts of the program that need its configuration.
 pub trait Program: Send + Sync {
     /// All recorded threads, those that were used last first. Blocks for some milliseconds.
     ///

@@ -204,7 +204,7 @@ fn step<S: Serializer>(step: &Option<StepSummary>, serializer: S) -> Result<S::O
 /// All work.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct AllWork {
-    /// What could be listed, now or earlier.
+    /// The work that could be listed, now or earlier.
     pub work: Vec<Work>,
     /// Why some of it is missing, or may have changed.
     pub failure: Option<String>,

@@ -28,7 +28,7 @@ const MOST_TEXT: usize = 8 << 20;
 /// How many of the latest texts may grow. A host tells more of the texts of its last 8 events.
 const GROWING: usize = 32;
 
-/// What has changed, for those who have seen what was before.
+/// A change, for readers who have seen the earlier state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// A step is new, or another one than before.

@@ -1,4 +1,4 @@
-//! What is decided without I/O: what a conversation looks like, and the labels of decisions.
+//! Decisions without I/O: the look of a conversation, and the labels of decisions.
 
 pub mod conversation;
 pub mod decision_label;

@@ -16,11 +16,11 @@ pub struct Step {
     /// Codex's ID of it, where it has one.
     #[serde(skip)]
     pub(super) item: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: StepKind,
 }
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum StepKind {
