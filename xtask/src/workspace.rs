@@ -1,4 +1,4 @@
-//! Where the project lies on this machine.
+//! The location of the project on this machine.
 
 use std::path::{Path, PathBuf};
 

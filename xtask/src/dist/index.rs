@@ -1,4 +1,4 @@
-//! What a release has beside the packages: the installer, the formula, the container's description,
+//! The other files of a release: the installer, the formula, the container's description,
 //! and the checksums of all.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What all packages of a release have in common.
+//! The common parts of all packages of a release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
