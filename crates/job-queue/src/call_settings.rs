@@ -98,10 +98,10 @@ impl ThreadMail {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Approval {
-    /// Nobody: Codex does not ask, and any question is declined.
+    /// No one: Codex does not ask, and any question is declined.
     #[default]
     Never,
-    /// The user: a question stays open until somebody answers it, or until its time limit.
+    /// The user: a question stays open until someone answers it, or until its time limit.
     Ask,
 }
 

@@ -36,19 +36,19 @@ fn errors() -> String {
 
 fn meaning(code: Code) -> &'static str {
     match code {
-        Code::InvalidArgument => "A parameter is missing, unknown or wrong.",
-        Code::OutOfBounds => "The call asks for more than a bound that you have set.",
+        Code::InvalidArgument => "A parameter is missing, unknown or invalid.",
+        Code::OutOfBounds => "The call exceeds a bound that you have set.",
         Code::DirectoryReplaced => {
             "A directory of the thread was replaced by a symbolic link since the work began."
         }
-        Code::CodexNotFound => "There is no Codex.",
+        Code::CodexNotFound => "Codex was not found.",
         Code::AppServerStartFailed => "Codex does not start, or it is too old.",
         Code::CodexDied => "Codex ended during the call.",
         Code::ServerDied => "With `--backend mcp-server`: Codex's own MCP server ended.",
         Code::OverLimit => "With `--backend mcp-server`: a message of Codex was too long.",
         Code::CodexSilent => "Codex did not answer a request in 90 seconds.",
         Code::CodexRefused => "Codex refused the request.",
-        Code::ThreadNotFound => "Codex has no thread of this id.",
+        Code::ThreadNotFound => "Codex has no thread with this ID.",
         Code::ThreadInUse => {
             "Another process of Codex has the thread open, such as that of another client's session."
         }
@@ -63,10 +63,10 @@ fn meaning(code: Code) -> &'static str {
         Code::ThreadLive => {
             "The thread has a live session, whose settings cannot be changed in this call."
         }
-        Code::SessionNotRunning => "No turn is running that could be interrupted or steered.",
+        Code::SessionNotRunning => "No turn is running, so none can be interrupted or steered.",
         Code::SessionCancelled => "The session was cancelled.",
         Code::CantFork => "The thread cannot be forked: it has no turn yet.",
-        Code::RequestNotFound => "The question was answered, has timed out, or never was asked.",
+        Code::RequestNotFound => "The question was answered, has timed out, or was never asked.",
         Code::Timeout => "The turn took longer than the time limit, and was interrupted.",
         Code::Interrupted => "The turn was interrupted.",
         Code::Cancelled => "The call was cancelled.",
@@ -78,7 +78,7 @@ fn meaning(code: Code) -> &'static str {
         }
         Code::JobHostLost => {
             "The host process ended before it answered a call that begins a job, or answers or steers \
-             one: it may have had its effect or not."
+             one: the call may or may not have taken effect."
         }
         Code::UsageLimit => "The usage limit of the account is reached.",
         Code::RateLimited => "The model provider limits the rate of requests.",
@@ -88,22 +88,22 @@ fn meaning(code: Code) -> &'static str {
         Code::ModelNotFound => "The model provider does not have the model.",
         Code::Sandbox => "Codex's sandbox does not work here.",
         Code::Connection => "The connection to the model provider failed.",
-        Code::TurnFailed => "The turn failed for another reason, which the message says.",
+        Code::TurnFailed => "The turn failed for another reason, which the message gives.",
         Code::Unreadable => "An answer of Codex could not be read.",
-        Code::NoTeam => "The team does not exist, or does not have this agent any more.",
+        Code::NoTeam => "The team does not exist, or no longer has this agent.",
         Code::UnknownRecipient => "The recipient of the message does not exist.",
         Code::MessageTooLong => "The message is too long.",
         Code::TeamFiles => "A file of the team cannot be read or written.",
-        Code::JobStoreAway => "The store of jobs cannot be reached at the moment.",
-        Code::JobStore => "The store of jobs cannot be used.",
+        Code::JobStoreAway => "The job store cannot be reached at the moment.",
+        Code::JobStore => "The job store cannot be used.",
         Code::JobUnclear => {
-            "An answer of the store of jobs, or of the worker of a job, was lost: the call may have had \
-             its effect or not."
+            "An answer of the job store, or of a job's worker, was lost: the call may or may not have \
+             taken effect."
         }
-        Code::JobNotFound => "There is no job of this id.",
+        Code::JobNotFound => "There is no job with this ID.",
         Code::CouldNotRun => "The run could not begin.",
         Code::WorkerLost => "The process that ran the job died.",
         Code::JobEnded => "The job has ended, so it cannot be answered.",
-        Code::Internal => "A fault that has no code of its own.",
+        Code::Internal => "A fault without its own code.",
     }
 }

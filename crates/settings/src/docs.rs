@@ -70,8 +70,8 @@ const NARROWED: [(&str, &str); 6] = [
 const MEANINGS: [(&str, &str); 33] = [
     (
         "codex_bin",
-        "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. Behind npm's script, \
-         the native program is found.",
+        "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. For npm's \
+         script, the native program behind it is used.",
     ),
     (
         "request_timeout_secs",
@@ -79,11 +79,11 @@ const MEANINGS: [(&str, &str); 33] = [
     ),
     (
         "identity",
-        "Who the server is in its team. `identity` in `[core]` of the same file counts too.",
+        "The server's identity in its team. `identity` in `[core]` of the same file counts too.",
     ),
     (
         "team",
-        "Its team. `default_team` in `[core]` of the same file counts too.",
+        "The server's team. `default_team` in `[core]` of the same file counts too.",
     ),
     ("role", "The role whose preset is used."),
     (
@@ -105,7 +105,7 @@ const MEANINGS: [(&str, &str); 33] = [
     ),
     (
         "registry_journal",
-        "`true`: the registry of threads is written line by line, for very many threads.",
+        "`true` writes the registry of threads line by line, for very many threads.",
     ),
     (
         "request_image",
@@ -124,7 +124,7 @@ const MEANINGS: [(&str, &str); 33] = [
     ("worker_concurrency", "How many jobs a worker runs at once."),
     (
         "worker_idle_secs",
-        "How long a worker that was started on demand stays without work.",
+        "How long a worker that was started on demand keeps running without work.",
     ),
     (
         "max_sandbox",
@@ -137,8 +137,8 @@ const MEANINGS: [(&str, &str); 33] = [
     ),
     (
         "allow_dirs",
-        "The directories in which clients may have work done. The variable has them with \
-         colons between; the option can be given several times. Unset: anywhere.",
+        "The directories in which clients may have Codex work. The variable separates them with \
+         colons; the option can be given several times. Unset: anywhere.",
     ),
     (
         "jobs_of_others",
@@ -147,38 +147,38 @@ const MEANINGS: [(&str, &str); 33] = [
     ),
     (
         "notify",
-        "Who is notified of sessions, and of the jobs and runs that name nobody: a list such as \
+        "Who is notified of sessions, and of jobs and runs that name no recipient: a list such as \
          `[\"desktop\", \"ntfy:TOPIC\"]`. `allow_commands = false` disables its programs \
          (`command:`); with `--backend mcp-server`, sessions notify nobody.",
     ),
     (
         "notify_on",
-        "What they are told: `asks` (a session waits for an answer), `stalls` and `ends` (a \
-         turn has ended).",
+        "The events to notify them of: `asks` (a session waits for an answer), `stalls` and \
+         `ends` (a turn has ended).",
     ),
     (
         "stall_timeout_secs",
-        "After how much silence a turn or a job counts as stalled, while no question is open.",
+        "How long a turn or a job must be silent to count as stalled, while no question is open.",
     ),
     (
         "keep_jobs_secs",
-        "How long an ended job is kept with its events, from a minute on. The worker removes \
-         older ones that you have submitted.",
+        "How long an ended job is kept with its events (a minute or more). The worker removes \
+         older jobs that you have submitted.",
     ),
     (
         "keep_tasks_secs",
-        "How long the result of an [MCP task](tools.md#tasks) that is no job is kept, from \
-         a minute on.",
+        "How long the result of an [MCP task](tools.md#tasks) that is not a job is kept (a \
+         minute or more).",
     ),
     (
         "max_audit_bytes",
-        "The size at which the audit log of an identity is set aside, from 16384 on. Five \
-         older ones are kept.",
+        "The size at which the audit log of an identity is rotated (16384 bytes or more). Five \
+         older files are kept.",
     ),
     (
         "max_log_bytes",
-        "The size at which the log of a host or a worker is set aside, from 16384 on. One \
-         older one is kept.",
+        "The size at which the log of a host or a worker is rotated (16384 bytes or more). One \
+         older file is kept.",
     ),
     (
         "roles",

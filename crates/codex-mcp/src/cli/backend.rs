@@ -9,13 +9,13 @@ use settings::Config;
 /// The value of `--backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum BackendChoice {
-    /// The app-server, or `codex mcp-server` where npm has installed a Codex that is
-    /// too old for that (before 0.72).
+    /// The app-server, or `codex mcp-server` if npm has installed a Codex that is too old
+    /// for it (before 0.72).
     Auto,
     /// `codex app-server`: every tool, and one Codex for all threads.
     AppServer,
-    /// `codex mcp-server`, passed through as it is, for clients that rely on what
-    /// only it sends: `codex/event` notifications. Codex 0.154 and later have none.
+    /// `codex mcp-server`, passed through unchanged, for clients that rely on its
+    /// `codex/event` notifications. Codex 0.154 and later do not have it.
     McpServer,
 }
 

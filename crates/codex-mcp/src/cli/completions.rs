@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "remove")]
     install: bool,
 
-    /// Remove what --install has written.
+    /// Remove the file that --install has written.
     #[arg(long)]
     remove: bool,
 }

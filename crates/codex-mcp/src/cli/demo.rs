@@ -18,14 +18,13 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Leave the demo's directory, to look at it afterwards.
+    /// Keep the demo's directory for inspection.
     #[arg(long)]
     keep: bool,
 
     /// The Codex to run: a path, or a name on PATH. Default: the variable
-    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the
-    /// configuration, else `codex` on PATH, else one that is installed with npm
-    /// for the demo alone.
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH, else
+    /// one that npm installs only for the demo.
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 }

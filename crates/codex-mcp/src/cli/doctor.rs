@@ -23,9 +23,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// The Codex to look at: a path, or a name on PATH. Default: the variable
-    /// CODEX_MCP_CODEX_BIN, `codex_bin` in
-    /// the configuration, else `codex` on PATH.
+    /// The Codex to check: a path, or a name on PATH. Default: the variable
+    /// CODEX_MCP_CODEX_BIN, `codex_bin` in the configuration, else `codex` on PATH.
     #[arg(long, value_name = "PATH")]
     codex_bin: Option<PathBuf>,
 

@@ -57,7 +57,7 @@ for these, and not for `eyes`.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE, override_usage = "codex-mcp eyes [OPTIONS] [CODEX'S ARGUMENTS]...")]
 pub(super) struct Args {
-    /// Print what Codex is told about pictures, and exit.
+    /// Print the instructions about pictures that Codex gets, and exit.
     #[arg(long)]
     print_contract: bool,
 
@@ -75,7 +75,7 @@ pub(super) struct Args {
     codex_bin: Option<PathBuf>,
 
     /// The largest picture, in bytes, up to 100 MB. Default: `max_image_bytes` in the
-    /// configuration, else 20000000. As an answer it has 12500000 at most, and 150000
+    /// configuration, else 20000000. As an answer, it has at most 12500000, and 150000
     /// before Codex 0.105.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,

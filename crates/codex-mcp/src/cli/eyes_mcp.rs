@@ -22,7 +22,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value = "later")]
     answer: AnswerKind,
 
-    /// The directory that Codex works in. Pictures are looked for there and in the git
+    /// The directory that Codex works in. Pictures are searched for there and in the git
     /// repository around it. Default: the current one.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,

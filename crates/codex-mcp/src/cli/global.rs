@@ -21,7 +21,7 @@ pub(super) struct Global {
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = HEADING)]
     quiet: bool,
 
-    /// Log more to stderr, as CODEX_MCP_LOG=debug does.
+    /// Log more to stderr, like CODEX_MCP_LOG=debug.
     #[arg(short, long, global = true, help_heading = HEADING)]
     verbose: bool,
 

@@ -87,7 +87,7 @@ struct StatusArgs {
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// How long to stay without a client.
+    /// How long to keep running without a client.
     #[arg(long, value_name = "TIME", default_value = IDLE, value_parser = duration::parse)]
     idle: Duration,
 }

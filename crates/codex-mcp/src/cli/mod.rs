@@ -95,18 +95,18 @@ struct Cli {
 enum Verb {
     /// Serve MCP on stdin and stdout; MCP clients start this themselves.
     ///
-    /// Offers the tools `codex`, which begins a thread with Codex and waits for
-    /// its final message, and `codex-reply`, which continues a thread; also
-    /// tools for sessions, jobs, runs and reviews, see --tools. What Codex may
-    /// do is up to Codex's own configuration, unless a call says otherwise.
-    /// The log goes to stderr; CODEX_MCP_LOG=debug tells more.
+    /// Offers the tools `codex`, which begins a thread with Codex and waits for its final
+    /// message, and `codex-reply`, which continues a thread; and tools for sessions,
+    /// jobs, runs and reviews (see --tools). Codex's own configuration decides what Codex
+    /// may do, unless a call says otherwise. The log goes to stderr; CODEX_MCP_LOG=debug
+    /// logs more.
     Serve(serve::Args),
     /// Watch codex-mcp at work in a few seconds, without an account.
     Demo(demo::Args),
     /// Check whether Codex can work here, and suggest fixes.
     ///
-    /// Looks at Codex, its login and configuration, its sandbox, git and gh.
-    /// Exits with 0 if work can be done, else with 1.
+    /// Checks Codex, its login and configuration, its sandbox, git and gh. Exits with 0
+    /// if Codex can work, else with 1.
     Doctor(doctor::Args),
     /// Add codex-mcp to the MCP clients on this machine, or remove it from them.
     Setup(setup::Args),
@@ -115,64 +115,64 @@ enum Verb {
     Config(config::Args),
     /// Trust a repository's own settings and programs, or stop trusting it.
     Trust(trust::Args),
-    /// Have Codex work until the criteria hold, which are checked in the repository.
+    /// Have Codex work until all criteria hold, checking them in the repository.
     ///
-    /// Codex gets the task, and after each turn the repository is inspected. Where a criterion of
-    /// `--until` is not met, Codex is told what is missing and continues, until all criteria hold
-    /// or a limit is reached.
+    /// Codex gets the task, and codex-mcp inspects the repository after each turn. If a criterion
+    /// of `--until` is not met, Codex is told what is missing and continues, until all criteria
+    /// hold or a limit is reached.
     Run(Box<run::Args>),
-    /// Have Codex review changes: nothing is changed, and nobody is asked.
+    /// Have Codex review changes, without changing anything or asking anyone.
     ///
-    /// Reviews the changes that are not committed, unless `--base` or `--commit` names
-    /// others, in the repository of the current directory. A separate thread reads them in
-    /// a read-only sandbox, without MCP servers; `--json` prints its ID.
+    /// Reviews the uncommitted changes, unless `--base` or `--commit` names others, in the
+    /// repository of the current directory. A separate thread reads them in a read-only
+    /// sandbox, without MCP servers; `--json` prints its ID.
     Review(review::Args),
     /// Submit work that Codex does whether or not a client waits for it.
     ///
-    /// A job is a prompt that is stored until Codex has finished it, even if this shell, or the
-    /// MCP client that has submitted it, is closed. It can be shown, waited for and cancelled
+    /// A job is a prompt that is stored until Codex has finished it, even if you close this
+    /// shell or the MCP client that submitted it. You can show it, wait for it and cancel it
     /// from any other shell.
     Jobs(jobs::Args),
     /// List the work under way: sessions, jobs and runs of all clients.
     Ps(ps::Args),
     /// Show the events of a session, job or run, one per line.
     Logs(work::LogsArgs),
-    /// Allow what Codex asks for in a session or job.
+    /// Approve Codex's request in a session or job.
     Approve(work::ApproveArgs),
-    /// Decline what Codex asks for in a session or job.
+    /// Decline Codex's request in a session or job.
     Decline(work::DeclineArgs),
     /// Send Codex a message while it works on a session or job.
     Steer(work::SteerArgs),
-    /// Cancel sessions, jobs and runs: turns and their commands are ended.
+    /// Cancel sessions, jobs and runs: end their turns and commands.
     Cancel(work::CancelArgs),
     /// Open Codex's own interactive program on a session.
     Attach(work::AttachArgs),
-    /// Watch all work in this terminal, and answer what Codex asks.
+    /// Watch all work in this terminal, and answer Codex's questions.
     ///
-    /// Shows which agent needs an answer, what each is doing, and what has ended, for all MCP
-    /// clients of this user. `?` lists the keys.
+    /// Shows which agents need an answer, the step of each, and the work that has ended, for
+    /// all MCP clients of this user. `?` lists the keys.
     Top(top::Args),
-    /// Serve a page to watch and decide from, and MCP over HTTP.
+    /// Serve a page on which to watch and decide, and MCP over HTTP.
     ///
-    /// The page shows what needs you, what runs and what has ended, and answers what Codex asks, on
-    /// this machine or on a phone. MCP clients that speak HTTP get all tools at /mcp.
+    /// The page shows the work that needs you, runs or has ended. You answer Codex's questions
+    /// there, on this machine or on a phone. MCP clients that speak HTTP get all tools at /mcp.
     Web(web::Args),
     /// List the threads that Codex has worked on here, or forget old ones.
     ///
-    /// A thread is a conversation with Codex. Each server records its threads under its
-    /// identity (`codex`, if it was given no other), so that they can be found and resumed after
-    /// it exits. Threads of all identities are listed, the most recently used first.
+    /// A thread is a conversation with Codex. Each server records its threads under its identity
+    /// (`codex`, if it was given no other), so they can be found and resumed after it exits.
+    /// Threads of all identities are listed, the most recently used first.
     Threads(threads::Args),
-    /// Print the summary that Codex wrote of a thread.
+    /// Print Codex's summary of a thread.
     ///
-    /// A server that ends asks Codex for a summary of each of its threads, if there
+    /// When a server ends, it asks Codex for a summary of each of its threads, if there
     /// is time. `codex-mcp threads` lists the threads.
     Summary(summary::Args),
     /// Run the jobs of a store.
     ///
-    /// Takes jobs from a store, oldest first, and has Codex do them, each in a session of its
-    /// own. The result of each is kept in the store. The log, on stderr,
-    /// says when each begins and ends; CODEX_MCP_LOG=debug tells more.
+    /// Takes jobs from a store, oldest first, and has Codex do each in a separate session.
+    /// The store keeps the results. The log, on stderr, says when each job begins and ends;
+    /// CODEX_MCP_LOG=debug logs more.
     Worker(worker::Args),
     /// Show or end the background process that serves several clients.
     ///
@@ -182,15 +182,15 @@ enum Verb {
     Host(host::Args),
     /// Run the interactive Codex, and attach the pictures that it asks for.
     ///
-    /// Codex decides by itself that it wants to look at a picture in this repository, asks for
-    /// it, and continues with it. Nothing is attached by hand.
+    /// Codex itself decides to look at a picture in this repository, asks for it, and
+    /// continues with it. You attach nothing by hand.
     Eyes(eyes::Args),
     /// Serve Codex the tool `request_image`; Codex starts this itself.
     ///
     /// `codex-mcp eyes` registers it automatically, and the threads of `codex-mcp serve` have
-    /// the tool without it. Register it with any other Codex by
-    /// `codex mcp add image-request-mcp -- codex-mcp eyes-mcp --answer picture`:
-    /// the answer is the picture then, and Codex need not be restarted.
+    /// the tool without it. Register it with any other Codex by `codex mcp add
+    /// image-request-mcp -- codex-mcp eyes-mcp --answer picture`: the answer is then the
+    /// picture, and Codex need not be restarted.
     EyesMcp(eyes_mcp::Args),
     /// Print or install a script that lets a shell complete the command line of codex-mcp.
     ///

@@ -52,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "BRANCH", conflicts_with = "commit")]
     base: Option<String>,
 
-    /// Review what this commit changed: its id, or any name that git knows.
+    /// Review the changes of this commit: its ID, or any name that git knows.
     #[arg(long, value_name = "COMMIT")]
     commit: Option<String>,
 
@@ -74,7 +74,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// How hard the model thinks. Not every model takes every value.
+    /// How hard the model thinks. Not every model accepts every value.
     #[arg(long, value_parser = one_of::<Effort>())]
     effort: Option<Effort>,
 
@@ -82,8 +82,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = profile)]
     profile: Option<ProfileName>,
 
-    /// Print one JSON object, whose `ok` says that there are no comments: {"ok", "summary", "comments": [{"title", "place"?, "body"}],
-    /// "thread_id"}, or {"ok": false, "error"}.
+    /// Print one JSON object, in which `ok` means that there are no comments: {"ok", "summary",
+    /// "comments": [{"title", "place"?, "body"}], "thread_id"}, or {"ok": false, "error"}.
     #[arg(long)]
     json: bool,
 

@@ -63,13 +63,13 @@ pub(super) struct Settings {
     #[arg(long)]
     no_team_tools: bool,
 
-    /// Don't give Codex's threads the tool `request_image`, by which they look at
+    /// Don't give Codex's threads the tool `request_image`, with which they look at
     /// pictures (`request_image = false`).
     #[arg(long)]
     no_request_image: bool,
 
-    /// The largest picture that threads are shown, in bytes. One of more than 12500000, or
-    /// before Codex 0.105 of more than 150000, is scaled down. Default: `max_image_bytes` in the
+    /// The largest picture to show to threads, in bytes. A picture of more than 12500000 bytes
+    /// (150000 before Codex 0.105) is scaled down. Default: `max_image_bytes` in the
     /// configuration, else 20000000.
     #[arg(long, value_name = "BYTES", value_parser = size_limit)]
     max_image_bytes: Option<SizeLimit>,
@@ -90,7 +90,7 @@ pub(super) struct Settings {
     no_commands: bool,
 
     /// Work may be done in this directory and below; can be given several times. A run
-    /// may use a worktree of its own if the top of its repository lies in there.
+    /// may also use its own worktree if the top of its repository is in such a directory.
     /// Default: the variable CODEX_MCP_ALLOW_DIRS, `allow_dirs` in the configuration,
     /// else anywhere.
     #[arg(long, value_name = "DIR")]

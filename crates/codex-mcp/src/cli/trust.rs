@@ -55,21 +55,21 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]
 pub(super) struct Args {
-    /// The directory. If it lies in a repository, the top of that is trusted.
+    /// The directory. If it is in a repository, the repository's top is trusted.
     #[arg(value_name = "DIR", default_value = ".", hide_default_value = true)]
     directory: PathBuf,
 
-    /// Print what the repository's files bring instead, and change nothing.
+    /// Only print what the repository's files would set; change nothing.
     #[arg(long, conflicts_with_all = ["list", "revoke"])]
     show: bool,
 
-    /// Print the trusted directories instead: one a line, followed by a tab and the file
+    /// Only print the trusted directories: one per line, followed by a tab and the file
     /// that lists it.
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     list: bool,
 
     /// With --list, print one JSON object: {"directories": [PATH], "codex_directories":
-    /// [PATH]}, of which Codex's config.toml has the latter.
+    /// [PATH]}. The latter are those in Codex's config.toml.
     #[arg(long, requires = "list")]
     json: bool,
 

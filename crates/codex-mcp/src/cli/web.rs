@@ -69,7 +69,7 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Args)]
 struct ServeArgs {
-    /// The address and port at which to listen. Port 0 takes a free one.
+    /// The address and port on which to listen. Port 0 selects a free port.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -89,13 +89,13 @@ struct ServeArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Print a one-time link to the endpoint that runs.
+    /// Print a one-time link to the running endpoint.
     Link(LinkArgs),
-    /// Make a token for a program, and print it: it is shown only once.
+    /// Create a token for a program, and print it: it is shown only once.
     Token(TokenArgs),
     /// List the tokens, and the browsers that are signed in.
     Tokens(TokensArgs),
-    /// Take tokens back, or sign browsers out.
+    /// Revoke tokens, or sign browsers out.
     Revoke(RevokeArgs),
 }
 
@@ -108,7 +108,7 @@ struct LinkArgs {
 
 #[derive(Debug, clap::Args)]
 struct TokenArgs {
-    /// What the token is for, such as "phone": it is listed under this name.
+    /// The purpose of the token, such as "phone": it is listed under this name.
     #[arg(value_name = "NAME")]
     name: TokenName,
 
@@ -131,7 +131,7 @@ struct RevokeArgs {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
-    /// All of them, and all links.
+    /// Revoke all tokens, browsers and links.
     #[arg(long)]
     all: bool,
 }

@@ -81,8 +81,9 @@ pub(super) struct Args {
     no_commands: bool,
 
     /// Jobs may work in this directory and below; can be given several times. A run may
-    /// use a worktree of its own if the top of its repository lies in there. Default: the
-    /// variable CODEX_MCP_ALLOW_DIRS, `allow_dirs` in the configuration, else anywhere.
+    /// also use its own worktree if the top of its repository is in such a directory.
+    /// Default: the variable CODEX_MCP_ALLOW_DIRS, `allow_dirs` in the configuration,
+    /// else anywhere.
     #[arg(long, value_name = "DIR")]
     allow_dir: Vec<PathBuf>,
 

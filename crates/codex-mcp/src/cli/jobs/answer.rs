@@ -37,8 +37,8 @@ pub(in crate::cli) struct ApprovalArgs {
     #[arg(long, conflicts_with_all = ["rule", "answer"])]
     for_session: bool,
 
-    /// Allow it, and from now on all commands that match the proposed rule, in every thread: Codex
-    /// stores the rule in its CODEX_HOME.
+    /// Allow this request, and from now on all commands that match the proposed rule, in every
+    /// thread: Codex stores the rule in its CODEX_HOME.
     #[arg(long, conflicts_with = "answer")]
     rule: bool,
 
@@ -60,7 +60,7 @@ pub(super) struct DeclineArgs {
 /// How something is declined.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct RefusalArgs {
-    /// End the turn too. This has no effect where an MCP server asks.
+    /// Also end the turn. This has no effect if an MCP server asks.
     #[arg(long)]
     end: bool,
 

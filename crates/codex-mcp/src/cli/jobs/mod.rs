@@ -86,11 +86,11 @@ enum Verb {
     Logs(logs::Args),
     /// Wait until jobs have ended, then print Codex's final message.
     Wait(wait::Args),
-    /// Cancel jobs: Codex's turn and all processes that its commands have started are ended.
+    /// Cancel jobs: end Codex's turn and all processes that its commands have started.
     Cancel(cancel::Args),
-    /// Allow what Codex asks for in a job.
+    /// Approve Codex's request in a job.
     Approve(answer::ApproveArgs),
-    /// Decline what Codex asks for in a job.
+    /// Decline Codex's request in a job.
     Decline(answer::DeclineArgs),
     /// Send Codex a message while it works on a job.
     Steer(steer::Args),
@@ -100,7 +100,8 @@ enum Verb {
     Retry(resume::RetryArgs),
     /// Remove jobs that ended long ago, with their logs.
     Prune(prune::Args),
-    /// Print the SQL that makes the tables of a PostgreSQL store, for its administrator.
+    /// Print the SQL that creates the tables of a PostgreSQL store, for its
+    /// administrator.
     Schema(schema::Args),
 }
 

@@ -40,8 +40,8 @@ pub(super) struct Args {
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// What Codex is to do now. With `-`, or without it where stdin is no terminal,
-    /// the prompt is read from stdin.
+    /// The next prompt for Codex. With `-`, or without a prompt if stdin is not a
+    /// terminal, it is read from stdin.
     prompt: Option<String>,
 
     #[command(flatten)]

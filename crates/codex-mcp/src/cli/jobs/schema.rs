@@ -10,11 +10,11 @@ use super::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Grant this role what it needs to use the tables.
+    /// Grant this role the rights to use the tables.
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: Option<String>,
 
-    /// Upgrade tables of this version of the schema: 0 makes new ones.
+    /// Upgrade tables of this version of the schema: 0 creates new ones.
     #[arg(long, value_name = "VERSION", default_value_t = 0)]
     from: u32,
 }

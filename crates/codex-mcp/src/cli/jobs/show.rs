@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// Cut nothing: show all of a long prompt, and all commands and files.
+    /// Shorten nothing: show all of a long prompt, and all commands and files.
     #[arg(long)]
     full: bool,
 

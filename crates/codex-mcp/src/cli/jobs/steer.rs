@@ -25,8 +25,8 @@ pub(super) struct Args {
     #[arg(value_name = "ID")]
     job: JobPrefix,
 
-    /// The message for Codex. With `-`, or without it where stdin is no terminal, it is read from
-    /// stdin.
+    /// The message for Codex. With `-`, or without a message if stdin is not a terminal, it is
+    /// read from stdin.
     #[arg(value_name = "WORDS")]
     words: Option<String>,
 }

@@ -58,8 +58,8 @@ With --wait the exit codes are those of `jobs wait`.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// What Codex is to do. With `-`, or without it where stdin is no terminal, the
-    /// prompt is read from stdin: UTF-8, 16 MiB at most.
+    /// The prompt for Codex. With `-`, or without a prompt if stdin is not a terminal, it
+    /// is read from stdin: UTF-8, 16 MiB at most.
     prompt: Option<String>,
 
     /// The directory to work in. Default: this one.
@@ -80,7 +80,7 @@ pub(super) struct Args {
     #[arg(long, value_parser = one_of::<SandboxMode>())]
     sandbox: Option<SandboxMode>,
 
-    /// How hard the model thinks. Not every model takes every value.
+    /// How hard the model thinks. Not every model accepts every value.
     #[arg(long, value_parser = one_of::<Effort>())]
     effort: Option<Effort>,
 
@@ -96,8 +96,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output_schema: Option<PathBuf>,
 
-    /// Continue this thread of Codex's: its ID, or a prefix of it. `codex-mcp jobs
-    /// resume` takes a job instead.
+    /// The Codex thread to continue: its ID, or a prefix of it. `codex-mcp jobs resume`
+    /// takes a job instead.
     #[arg(long, alias = "resume", value_name = "THREAD")]
     thread: Option<ThreadPrefix>,
 
@@ -111,12 +111,12 @@ pub(super) struct Args {
     tool_timeout: Option<Duration>,
 
     /// Override a key of Codex's config.toml, such as model_verbosity=low; can be given
-    /// several times. The value is TOML, or else a text.
+    /// several times. The value is read as TOML, or otherwise as text.
     #[arg(long, short = 'c', value_name = "KEY=VALUE", value_parser = setting)]
     config: Vec<(String, Value)>,
 
-    /// Let commands write to this directory too, in workspace-write; can be given several
-    /// times.
+    /// Also let commands write to this directory, in workspace-write; can be given
+    /// several times.
     #[arg(long, value_name = "DIR")]
     add_dir: Vec<PathBuf>,
 
@@ -125,7 +125,8 @@ pub(super) struct Args {
     network: bool,
 
     /// How approval requests of Codex are handled: `never` declines them, `ask` keeps them open
-    /// for `codex-mcp jobs approve` and `decline`. The time for which one is open does not count.
+    /// for `codex-mcp jobs approve` and `decline`. Time limits do not count the time while one is
+    /// open.
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     approval: Approval,
 
@@ -133,10 +134,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     approval_timeout: Option<Duration>,
 
-    /// Notify somebody when the job ends, asks or stalls: mail:AGENT@TEAM,
+    /// Notify this recipient when the job ends, asks or stalls: mail:AGENT@TEAM,
     /// irc://HOST:PORT/CHANNEL, desktop, webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM
     /// ARGUMENTS, which gets the line as its last argument and the result on stdin; can be given
-    /// several times. A job that is cancelled while it waits in the queue notifies nobody.
+    /// several times. A job that is cancelled while it is queued sends no notification.
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 

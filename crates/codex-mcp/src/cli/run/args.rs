@@ -63,8 +63,8 @@ line), 130 after Ctrl-C.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(in crate::cli) struct Args {
-    /// What Codex is to do. With `-`, or without it where stdin is no terminal, the
-    /// task is read from stdin: UTF-8, 1 MiB at most.
+    /// The task for Codex. With `-`, or without a task if stdin is not a terminal, it is
+    /// read from stdin: UTF-8, 1 MiB at most.
     task: Option<String>,
 
     /// The repository to work in. Default: that of the current directory.
@@ -77,7 +77,7 @@ pub(in crate::cli) struct Args {
     )]
     cwd: PathBuf,
 
-    /// A criterion that must hold in the end; can be given several times, see below.
+    /// A criterion that must hold at the end; can be given several times, see below.
     #[arg(long, value_name = "CRITERION", value_parser = criterion)]
     pub(super) until: Vec<Criterion>,
 
@@ -89,8 +89,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N", default_value_t = MAX_TURNS)]
     pub(super) max_turns: u32,
 
-    /// How long a turn may take. A command of a criterion may take as long, or 5
-    /// minutes if that is longer.
+    /// How long a turn may take. A criterion's command may take as long, or 5 minutes if
+    /// that is longer.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]
     pub(super) turn_timeout: Duration,
 
@@ -98,8 +98,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
     pub(super) total_timeout: Duration,
 
-    /// Stop after N turns in a row without progress, from 1 to 100. Such a turn brings nothing
-    /// new and executes nothing, or repeats the last answer.
+    /// Stop after N turns in a row without progress, from 1 to 100. Such a turn produces
+    /// nothing new, and executes nothing or repeats the last answer.
     #[arg(long, value_name = "N", default_value_t = STALL_AFTER)]
     pub(super) stall_after: u32,
 
@@ -108,12 +108,13 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<u64>,
 
-    /// Continue this thread of Codex's: its ID, or a prefix of it. `codex-mcp
-    /// threads` lists threads.
+    /// The Codex thread to continue: its ID, or a prefix of it. `codex-mcp threads` lists
+    /// threads.
     #[arg(long, value_name = "THREAD")]
     pub(super) thread: Option<ThreadPrefix>,
 
-    /// Work in a new git worktree, on a new branch. It stays if it holds changes.
+    /// Work in a new git worktree, on a new branch. The worktree is kept if it has
+    /// changes.
     #[arg(long)]
     worktree: bool,
 
@@ -126,7 +127,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
 
-    /// How hard the model thinks. Not every model takes every value.
+    /// How hard the model thinks. Not every model accepts every value.
     #[arg(long, value_parser = one_of::<Effort>())]
     pub(super) effort: Option<Effort>,
 
@@ -134,19 +135,19 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NAME", value_parser = profile)]
     pub(super) profile: Option<ProfileName>,
 
-    /// How Codex's questions are answered: ask puts them to you, never declines, always accepts.
-    /// Default: ask in a terminal, else never.
+    /// How Codex's questions are answered: ask asks you, never declines them, always accepts
+    /// them. Default: ask in a terminal, else never.
     #[arg(long, value_enum)]
     pub(super) approve: Option<Approve>,
 
-    /// Notify somebody when it ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, desktop,
-    /// webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM ARGUMENTS, which gets the line as
-    /// its last argument and the result on stdin; can be given several times.
+    /// Notify this recipient when the run ends: mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL,
+    /// desktop, webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM ARGUMENTS, which gets
+    /// the line as its last argument and the result on stdin; can be given several times.
     #[arg(long, value_name = "WHOM")]
     pub(super) notify: Vec<Notifier>,
 
-    /// Add the evidence to this file outside of the repository, a line of JSON for each
-    /// turn. Default: a new file below ~/.local/state/codex-mcp/runs.
+    /// Append the evidence to this file outside of the repository, a line of JSON for
+    /// each turn. Default: a new file below ~/.local/state/codex-mcp/runs.
     #[arg(long, value_name = "FILE")]
     evidence: Option<PathBuf>,
 

@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value = "classic")]
     api: Api,
 
-    /// Which groups of tools to serve, with commas between; codex_status is in each.
+    /// Which groups of tools to serve, separated by commas; codex_status is in each.
     /// Fewer tools take less of the client's context. Default: all.
     #[arg(long, value_enum, value_name = "GROUP", value_delimiter = ',')]
     tools: Vec<Group>,
@@ -65,19 +65,19 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration_within(TIMEOUTS))]
     stall_timeout: Option<Duration>,
 
-    /// With `--api sessions`, put Codex's questions to the client's user at once, where the
-    /// client can ask (MCP elicitation), instead of leaving them to pollers.
+    /// With `--api sessions`, ask the client's user Codex's questions at once, if the
+    /// client can ask (MCP elicitation), instead of leaving them to polling.
     #[arg(long)]
     elicit: bool,
 
-    /// Give the first new thread the summary of an earlier one of this identity: of the one that
-    /// was used last, or of THREAD, an ID or a prefix of one.
+    /// Give the first new thread the summary of an earlier thread of this identity: the one used
+    /// last, or THREAD (an ID or a prefix of one).
     #[arg(long, value_name = "THREAD", num_args = 0..=1)]
     resume: Option<Option<ThreadName>>,
 
-    /// The longest message that is taken from the client or from Codex, in
-    /// bytes, from 1 KiB to 1 GiB. With `--backend mcp-server`, Codex's may be four
-    /// times as long, since it writes each answer into its message twice.
+    /// The longest message to accept from the client or from Codex, in bytes, from 1 KiB
+    /// to 1 GiB. With `--backend mcp-server`, Codex's may be four times as long, because
+    /// Codex writes each answer into its message twice.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT, value_parser = number_within(LINE_LIMITS))]
     max_line: usize,
 }

@@ -69,7 +69,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// The clients to set up. Default: all that are installed.
+    /// The clients to set up. Default: all installed clients.
     #[arg(value_name = "CLIENT", value_parser = one_of_words::<Client>(), hide_possible_values = true)]
     clients: Vec<Client>,
 
@@ -114,7 +114,7 @@ pub(super) struct Args {
     team: Option<TeamName>,
 
     /// Have clients start `codex-mcp serve` with the path of this Codex: a path, or a name on PATH.
-    /// Clients that are started from a desktop find Codex only in directories of the system.
+    /// Clients started from a desktop find Codex only in system directories.
     #[arg(long, value_name = "PATH", conflicts_with = "project")]
     codex_bin: Option<PathBuf>,
 }

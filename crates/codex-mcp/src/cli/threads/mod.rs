@@ -49,8 +49,8 @@ pub(super) struct Args {
     #[arg(long, value_enum)]
     status: Option<StatusFilter>,
 
-    /// Remove those that are not active and were not worked on for long, and their
-    /// summaries. Prints what it removes.
+    /// Remove inactive threads that have not been used for long, and their summaries.
+    /// Prints what it removes.
     #[arg(long)]
     prune: bool,
 

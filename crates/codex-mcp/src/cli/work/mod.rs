@@ -125,8 +125,8 @@ pub(super) struct SteerArgs {
     #[arg(value_name = "ID")]
     id: WorkId,
 
-    /// The message for Codex. With `-`, or without it where stdin is no terminal, it is read from
-    /// stdin.
+    /// The message for Codex. With `-`, or without a message if stdin is not a terminal, it is
+    /// read from stdin.
     #[arg(value_name = "WORDS")]
     words: Option<String>,
 }
