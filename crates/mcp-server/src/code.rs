@@ -39,7 +39,7 @@ codes! {
     InvalidArgument: "INVALID_ARGUMENT", Pointless,
         "Correct the argument and call again.";
     OutOfBounds: "OUT_OF_BOUNDS", Pointless,
-        "Ask for what the named setting allows; only the user can change it, where the message says it is set.";
+        "Stay within the named setting; only the user can change it, where the message says it is set.";
     DirectoryReplaced: "DIRECTORY_REPLACED", Pointless,
         "Nothing of the thread is lost: it continues when the directory is back.";
     CodexNotFound: "CODEX_NOT_FOUND", Pointless,
@@ -51,11 +51,11 @@ codes! {
     ServerDied: "CODEX_DIED", Pointless,
         "Close the MCP connection and open it again: codex mcp-server is not restarted automatically. If it ends again, run `codex-mcp doctor`.";
     OverLimit: "PROTOCOL_PARSE_ERROR", Pointless,
-        "Allow longer messages with --max-line, or have Codex answer with less.";
+        "Allow longer messages with --max-line, or have Codex send shorter answers.";
     CodexSilent: "CODEX_SILENT", Worthwhile,
         "A slow MCP server in Codex's config can be the cause; run `codex-mcp doctor`.";
     CodexRefused: "CODEX_REFUSED", Pointless,
-        "Correct what Codex names, then call again.";
+        "Correct the problem that Codex names, then call again.";
     ThreadNotFound: "THREAD_NOT_FOUND", Pointless,
         "Check the threadId and CODEX_HOME, or begin a new thread with the codex tool.";
     ThreadInUse: "THREAD_IN_USE", Worthwhile,
@@ -70,7 +70,7 @@ codes! {
     SessionBusy: "SESSION_BUSY", Worthwhile,
         "Wait until the turn has ended, then call again.";
     SessionWaiting: "SESSION_BUSY", Worthwhile,
-        "Answer what it asks with codex_check, then call again when the turn has ended.";
+        "Answer the question with codex_check, then call again when the turn has ended.";
     ThreadLive: "SESSION_BUSY", Pointless,
         "Leave these settings out, or cancel that session first.";
     SessionNotRunning: "SESSION_NOT_RUNNING", Pointless,
@@ -118,7 +118,7 @@ codes! {
     Unreadable: "PROTOCOL_PARSE_ERROR", Pointless,
         "Codex may be newer than this codex-mcp; `codex-mcp doctor` reports it.";
     NoTeam: "NO_TEAM", Pointless,
-        "A team is made in Claude Code. Name it with --team, ATM_TEAM, or `team` in the configuration.";
+        "Create the team in Claude Code. Name it with --team, ATM_TEAM, or `team` in the configuration.";
     UnknownRecipient: "UNKNOWN_RECIPIENT", Pointless,
         "Name a member of the team, or agent@team for one of another team.";
     MessageTooLong: "INVALID_ARGUMENT", Pointless,
@@ -134,11 +134,11 @@ codes! {
     JobNotFound: "JOB_NOT_FOUND", Pointless,
         "call_jobs lists the jobs.";
     CouldNotRun: "COULD_NOT_RUN", Pointless,
-        "Correct what the message names, then call codex_run again.";
+        "Correct the problem that the message names, then call codex_run again.";
     WorkerLost: "WORKER_LOST", Worthwhile,
         "Call codex_run again, with thread_id if there is one.";
     JobEnded: "JOB_ENDED", Pointless,
-        "Look at it with call_status.";
+        "Look at the job with call_status.";
     Internal: "INTERNAL", Worthwhile,
         "Call again. See the log on stderr.";
 }

@@ -16,7 +16,7 @@ pub(super) async fn check(config: &Config) -> Option<Warning> {
     };
     Some(Warning {
         message: format!("team ({source}): {error}"),
-        hint: "A team is made in Claude Code. ATM_TEAM, or `team` in the configuration, names another."
+        hint: "Create the team in Claude Code. ATM_TEAM, or `team` in the configuration, names another."
             .to_owned(),
     })
 }
