@@ -13,13 +13,13 @@ use super::user_files::{self, UserFile, xdg_directory};
 
 /// Where each shell looks for the script.
 const PLACES: &str = "\
-With --install, a file is written that has the shell ask this program for its script:
+With --install, the program writes a file that makes the shell load the script from this program:
   bash  ~/.local/share/bash-completion/completions/codex-mcp (XDG_DATA_HOME)
   zsh   ~/.local/share/zsh/site-functions/_codex-mcp (XDG_DATA_HOME)
   fish  ~/.config/fish/completions/codex-mcp.fish (XDG_CONFIG_HOME)
 
-bash reads it where the package bash-completion is installed; for zsh, the directory has to be in \
-$fpath before `compinit` runs. Without these, put a line into the shell's configuration:
+bash reads the file if the package bash-completion is installed; for zsh, the directory must be \
+in $fpath before `compinit` runs. Otherwise, put a line into the shell's configuration:
   bash  source <(codex-mcp completions bash)
   zsh   source <(codex-mcp completions zsh)
   fish  codex-mcp completions fish | source

@@ -10,15 +10,15 @@ use super::stored::complain;
 
 /// The sources of settings, highest precedence first.
 const SOURCES: &str = "\
-Each setting is taken from the first of these that has it: the command line, a variable, \
-the preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here up to the \
-top of the repository (which can only make settings stricter unless it is trusted, see \
-`codex-mcp trust`), the same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default. \
-Identity and team may also be set in `[core]` of the same files. A dash marks a setting that \
-is not set; Codex's own configuration decides it.
+Each setting comes from the first of these sources that has it: the command line, a variable, the \
+preset of the role, `[plugins.codex-mcp]` in the nearest .atm.toml from here up to the top of the \
+repository (which can only make settings stricter unless it is trusted, see `codex-mcp trust`), \
+the same in ~/.config/atm/config.toml (below ATM_HOME if that is set), the default. Identity and \
+team may also be set in `[core]` of the same files. A dash marks a setting that is not set; \
+Codex's own configuration decides it.
 
-A picture in a tool's answer has at most 12500000 bytes, or 150000 before Codex 0.105; larger ones \
-are scaled down. `codex-mcp eyes` shows them as they are.";
+A picture in a tool's answer has at most 12500000 bytes, or 150000 before Codex 0.105; larger \
+ones are scaled down. `codex-mcp eyes` shows pictures unscaled.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SOURCES)]

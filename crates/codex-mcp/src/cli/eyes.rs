@@ -37,22 +37,20 @@ Examples:
   codex-mcp eyes -m gpt-5-codex resume --last
                                           Codex's own arguments are passed on
 
-Codex is run as it is, with three things added for this run: the tool \
-`request_image`, the rules for it (--print-contract), and `-a never` where \
-neither you nor Codex's configuration says when it asks. No file of Codex's is \
-changed. When Codex has asked for pictures it is ended and resumed with them, up \
-to 8 at once; what was typed and not sent is lost then. After --max-restarts it \
-is resumed once without a picture, is told why, and is left to you. With \
-`--answer picture` the tool answers with the picture, and Codex is not \
-restarted. Exits as Codex does; 1 if it could not go on, 128 and the number of a \
-signal that has ended it.
+Three things are added to Codex for this run: the tool `request_image`, the rules for it \
+(--print-contract), and `-a never` if neither you nor Codex's configuration sets an approval \
+policy. None of Codex's files is changed. When Codex has asked for pictures, it is ended and \
+resumed with them, up to 8 at once; text that was typed but not sent is then lost. After \
+--max-restarts, Codex is resumed once without a picture, gets the reason, and is left to you. \
+With `--answer picture`, the tool answers with the picture, and Codex is not restarted. Exits \
+with Codex's code; with 1 if it could not continue, or with 128 plus the number of a signal that \
+has ended it.
 
-Pictures are looked for in the directory where this is started, or in that of \
-Codex's -C, also when a conversation of another directory is resumed.
+Pictures are searched for in the directory where this is started, or in that of Codex's -C, even \
+when a conversation of another directory is resumed.
 
-Where Codex works in threads of `codex-mcp serve`, in jobs and in runs, it gets \
-pictures without being resumed. `request_image = false` in the configuration is \
-for these, and not for `eyes`.";
+In threads of `codex-mcp serve`, in jobs and in runs, Codex gets pictures without being resumed. \
+`request_image = false` in the configuration applies to these, but not to `eyes`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE, override_usage = "codex-mcp eyes [OPTIONS] [CODEX'S ARGUMENTS]...")]

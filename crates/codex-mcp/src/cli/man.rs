@@ -18,8 +18,8 @@ Examples:
   codex-mcp man | man -l -     read a page without installing it
   codex-mcp man --install      install all, for `man codex-mcp` and the like
 
-The pages are installed into ~/.local/share/man/man1 (XDG_DATA_HOME). If `man` does not find them, \
-put ~/.local/bin on PATH, or set MANPATH=~/.local/share/man: (with the colon).";
+--install writes the pages to ~/.local/share/man/man1 (XDG_DATA_HOME). If `man` does not find \
+them, put ~/.local/bin on PATH, or set MANPATH=~/.local/share/man: (with the colon).";
 
 /// The source that each page names.
 const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));

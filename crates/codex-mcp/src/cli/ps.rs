@@ -40,12 +40,12 @@ asking: `codex-mcp logs ID` (a session) or `codex-mcp jobs show ID` (a job)
         shows the question, and the commands that allow or decline it";
 
 const MEANING: &str = "\
-Sessions are those of clients that a host process serves. A client that is served alone shows \
-its sessions with the tool codex_session. Jobs and runs are those of the store that wait or run; \
-`codex-mcp jobs list` lists those that have ended, and `codex-mcp threads` all threads. \
-`codex-mcp logs`, `approve`, `decline`, `steer` and `cancel` take the id of any work. An id is \
-shortened at a terminal. `asking` means that Codex waits for an answer. Of work that does \
-nothing, DOING is the name of the job, or the first prompt of the session.";
+Sessions are those of clients that a host process serves. A client that is served alone shows its \
+sessions with the tool codex_session. Jobs and runs are the queued and running ones of the store; \
+`codex-mcp jobs list` also lists ended ones, and `codex-mcp threads` all threads. `codex-mcp \
+logs`, `approve`, `decline`, `steer` and `cancel` take the ID of any work. IDs are shortened at a \
+terminal. `asking` means that Codex waits for an answer. For idle work, DOING is the name of the \
+job, or the first prompt of the session.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]

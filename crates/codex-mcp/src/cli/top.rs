@@ -15,14 +15,14 @@ use super::stored::{complain, configuration};
 use super::{log, runtime, work_board};
 
 const MEANING: &str = "\
-The list has what needs you, what runs and what has ended: sessions of all MCP clients that a host \
-process serves, jobs and runs. Enter opens one: its conversation as it comes, commands with their \
-output, and what Codex asks. A number chooses an answer, and Enter confirms it. `?` shows all keys. \
-Everything continues when you quit with `q`.
+The list has the work that needs you, runs or has ended: sessions of all MCP clients that a host \
+process serves, jobs and runs. Enter opens an entry: its live conversation, commands with their \
+output, and Codex's questions. A number chooses an answer, and Enter confirms it. `?` shows all \
+keys. Everything continues when you quit with `q`.
 
 `codex-mcp web` serves the same as a page, and `codex-mcp ps` prints the list.
 
-Exit codes: 0 you have quit; 3 it cannot be shown, which stderr explains; 130 after SIGINT.";
+Exit codes: 0 you have quit; 3 the view cannot be shown, as stderr explains; 130 after SIGINT.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]

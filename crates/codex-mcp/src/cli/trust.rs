@@ -21,8 +21,8 @@ use crate::environment;
 
 /// The explanation of trust in the help.
 const MEANING: &str = "\
-A repository can bring settings of its own. They are used only where you trust it, since \
-whoever wrote them can run programs as you, outside of Codex's sandbox. Trusted are:
+A repository can contain its own settings. They are used only if you trust it, because their \
+author can run programs as you, outside of Codex's sandbox. Trust covers:
   .codex/config.toml  Codex's settings: MCP servers and hooks that Codex starts,
                       sandbox, approvals
   .atm.toml           settings of codex-mcp: sandbox, approvals, model, prompt
@@ -30,25 +30,25 @@ whoever wrote them can run programs as you, outside of Codex's sandbox. Trusted 
                       (codex_bin), nor where jobs are kept (store)
   .codex-mcp/prompts  the prompts of `codex-mcp run`
 Read these files before you trust a repository. `codex-mcp trust --show` and `codex-mcp doctor` \
-list them with the keys that they set, and `codex-mcp trust` lists them once more. Without trust, \
-Codex works there all the same, and .atm.toml can only narrow what you allow.
+list them with the keys that they set, and `codex-mcp trust` lists them again. Without trust, \
+Codex still works there, and .atm.toml can only narrow what you allow.
 
-Trust covers these files as they are now. When one of them has changed, is new or is gone, the \
+Trust covers these files as they are now. When one of them is changed, added or removed, the \
 repository counts as untrusted, for Codex too, until you run `codex-mcp trust` again; a warning \
 names the files. Files in directories below the top are not covered, and the output lists them: \
 work there counts as untrusted until you run `codex-mcp trust` in it.
 
-A repository is trusted with all below it, but for other repositories in it, and with its linked \
-worktrees; a directory outside of any repository is trusted alone. Directories that you have trusted in Codex itself \
-(`trust_level = \"trusted\"` in its config.toml) count as well: --list shows them, and --revoke \
-says what to remove from that file, which this verb does not change. Its own list is a file of \
-yours, ~/.config/codex-mcp/trust.toml. `/`, your home directory and directories in which all users \
-can write cannot be trusted: name a repository.
+A repository is trusted with everything below it, except other repositories, and with its linked \
+worktrees; a directory outside of any repository is trusted by itself. Directories that you have \
+trusted in Codex itself (`trust_level = \"trusted\"` in its config.toml) count as well: --list \
+shows them, and --revoke says what to remove from that file, which this verb does not change. Its \
+own list is ~/.config/codex-mcp/trust.toml. `/`, your home directory and directories in which all \
+users can write cannot be trusted: name a repository.
 
 Examples:
   codex-mcp trust             trust the repository around the current directory
   codex-mcp trust ~/src/app
-  codex-mcp trust --show      list what it brings, and change nothing
+  codex-mcp trust --show      list what it would set, and change nothing
   codex-mcp trust --list
   codex-mcp trust --revoke ~/src/app";
 

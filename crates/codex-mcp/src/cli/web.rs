@@ -46,16 +46,16 @@ const LONGEST: u64 = 4096;
 const NAME: usize = 64;
 
 const MEANING: &str = "\
-The page shows what needs a person, what runs and what has ended: sessions of all clients that a \
-host process serves, jobs and runs. It answers Codex's questions, steers, and starts sessions. \
-MCP clients connect to ADDRESS/mcp, and programs read ADDRESS/api/work.
+The page shows the work that needs a person, runs or has ended: sessions of all clients that a \
+host process serves, jobs and runs. You can answer Codex's questions there, steer, and start \
+sessions. MCP clients connect to ADDRESS/mcp, and programs read ADDRESS/api/work.
 
-Without --listen, only this machine reaches it. Everybody needs a credential: a browser opens the \
-link that is printed, which can be used once within 10 minutes; a program sends \
-`Authorization: Bearer TOKEN`. There is no TLS: for other machines, put a proxy with TLS in front, \
-and name it with --allow-host, or use a tunnel such as `ssh -L 8377:localhost:8377`.
+Without --listen, only this machine reaches the page. Everyone needs a credential: a browser \
+opens the printed link, which can be used once within 10 minutes; a program sends `Authorization: \
+Bearer TOKEN`. There is no TLS: for other machines, put a TLS proxy in front, and name it with \
+--allow-host, or use a tunnel such as `ssh -L 8377:localhost:8377`.
 
-Exit codes: 0 done; 3 it cannot be done, which stderr explains; 130 after Ctrl-C.";
+Exit codes: 0 done; 3 it cannot be done, as stderr explains; 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING, args_conflicts_with_subcommands = true)]

@@ -27,18 +27,18 @@ use super::{injected_servers, log, runtime};
 
 /// The explanation of workers in the help.
 const HOW_IT_WORKS: &str = "\
-Submitting a job starts a worker, which exits when there have been no jobs for a while. Start one \
-by hand on other machines that share a PostgreSQL, or to watch it work. Any number of workers \
-may share a store; each job is run by one of them.
+Submitting a job starts a worker, which exits after a while without jobs. Start one by hand on \
+other machines that share a PostgreSQL database, or to watch it work. Any number of workers may \
+share a store; one of them runs each job.
 
 A job that this user submitted on this machine, as its signature proves, is run with the Codex \
-and the CODEX_HOME of its submitter. Jobs of others are left alone, unless \
-`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is \
-set): then they are run with the Codex and the CODEX_HOME of this worker, and those that name \
-programs fail. All other variables, such as API keys, are this worker's. When this worker is \
-told to end (Ctrl-C, SIGTERM), it takes no more jobs, and gives those that it runs 30s (--grace) \
-to finish; then, or at a second signal, it ends them. The exit code is 130 after Ctrl-C. \
-When the worker is killed, all processes that it has started end with it.";
+and the CODEX_HOME of its submitter. The worker does not run jobs of others, unless \
+`jobs_of_others = \"run\"` is set in ~/.config/atm/config.toml (below ATM_HOME if that is set). \
+Then it runs them with its own Codex and CODEX_HOME, and jobs that name programs fail. All other \
+variables, such as API keys, are this worker's. When this worker is told to end (Ctrl-C, \
+SIGTERM), it takes no more jobs, and gives its running jobs 30s (--grace) to finish; then, or at \
+a second signal, it ends them. The exit code is 130 after Ctrl-C. When the worker is killed, all \
+processes that it has started end with it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HOW_IT_WORKS)]

@@ -52,14 +52,13 @@ Examples:
   codex-mcp jobs steer 2f6c1d3e \"Skip the docs\"    add this to its turn
   codex-mcp jobs resume 2f6c1d3e \"Add a test\"      continue its thread
 
-A job is named by its ID, or by a prefix of it: 8 characters, or more where several IDs share \
-these. Jobs are run by `codex-mcp worker`, which is started with the first one; they are \
-done even if this shell is closed. MCP clients submit jobs with the tools `call_codex` and \
-`codex_run`, and share this store.
+Name a job by its ID, or by a prefix of it: 8 characters, or more if several IDs share these. \
+`codex-mcp worker`, which the first job starts, runs the jobs, even if this shell is closed. MCP \
+clients submit jobs with the tools `call_codex` and `codex_run`, and share this store.
 
-Exit codes: 0 success, 1 the job has failed or cannot be cancelled, 2 the job was cancelled, 3 the \
-verb itself failed (also for a wrong command line), 124 the timeout of `wait` was over, \
-130 after Ctrl-C. docs/command-line.md lists those of all verbs in one table.";
+Exit codes: 0 success, 1 the job has failed or cannot be cancelled, 2 the job was cancelled, 3 \
+the verb itself failed (also for a wrong command line), 124 the timeout of `wait` has passed, 130 \
+after Ctrl-C. docs/command-line.md lists those of all verbs in one table.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]

@@ -28,10 +28,10 @@ use crate::cli::stored::complain;
 use crate::cli::values::word;
 
 const SAME: &str = "\
-Directory, model, sandbox, effort, profile and timeouts are those of that job; pictures and a \
-schema belong to its prompt and are not used again. For a run, the new job continues its thread \
-without its criteria: `jobs retry` submits the run itself again. With --wait the exit codes are \
-those of `jobs wait`.";
+The new job keeps the directory, model, sandbox, effort, profile and timeouts of that job; \
+pictures and a schema belong to its prompt and are not used again. For a run, the new job \
+continues its thread without its criteria: `jobs retry` submits the run itself again. With --wait \
+the exit codes are those of `jobs wait`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = SAME)]

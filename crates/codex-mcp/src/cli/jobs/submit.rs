@@ -48,12 +48,12 @@ Examples:
   codex-mcp jobs submit --timeout 1h --wait - < task.md
   job=$(codex-mcp jobs submit \"Look at HEAD\") && codex-mcp jobs wait \"$job\"
 
-Without --profile, the defaults of model, effort and sandbox are those that `codex-mcp config` shows, \
-or else those of Codex's own configuration. If neither names a sandbox, it is workspace-write: commands write \
-to the directory, and don't use the network. \
-Approval requests are declined unless --approval ask is given: then `jobs show` shows Codex's \
-questions, and `jobs approve` and `jobs decline` answer them. \
-With --wait the exit codes are those of `jobs wait`.";
+Without --profile, the defaults of model, effort and sandbox are those that `codex-mcp config` \
+shows, otherwise those of Codex's own configuration. If neither names a sandbox, it is \
+workspace-write: commands can write to the directory, and cannot use the network. Approval \
+requests are declined unless --approval ask is given: then `jobs show` shows Codex's questions, \
+and `jobs approve` and `jobs decline` answer them. With --wait the exit codes are those of `jobs \
+wait`.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -30,9 +30,9 @@ const PAST: u32 = TAIL;
 
 const CODES: &str = "\
 Exit codes: 0 all have completed, 1 one has failed, 2 one was cancelled, 3 the state is unknown \
-(there is no such job, the store cannot be reached, the command line is wrong), 124 the \
---timeout is over, 130 after Ctrl-C. Of several the first of 3, 124, 1, 2 counts. \
-Ctrl-C ends the waiting, not the job.";
+(there is no such job, the store cannot be reached, the command line is wrong), 124 the --timeout \
+has passed, 130 after Ctrl-C. If several apply, the first of 3, 124, 1, 2 counts. Ctrl-C ends the \
+waiting, not the job.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]

@@ -38,7 +38,7 @@ The criteria of --until; all of them must hold, in the repository of --cwd:
   review                      a reviewer, another thread, asks for no change
   diff_within=PATH,PATH       nothing else was changed
 Without criteria, a run ends when a step of Codex's has succeeded, none was refused in the end, \
-and Codex reports that it is done. The result is not verified then.
+and Codex reports that it is done. The result is then not verified.
 
 Examples:
   codex-mcp run --sandbox workspace-write --until files=README.md \"Write it\"
@@ -48,17 +48,15 @@ Examples:
   codex-mcp run --thread 0199a213 \"Fix what the review found\"
 
 Some criteria grant Codex the permissions that it needs for them, within --sandbox \
-workspace-write: commits, a branch, clean, pushed and pr let it commit in a git directory of its \
-own, which is taken over after each turn; pushed, pr and issue_comment let it use the network. \
-In a directory that Codex doesn't trust the sandbox is read-only: a run whose criteria need \
-changed files says so before its first turn, and at a terminal offers to continue with \
---sandbox workspace-write. The flag holds for the run alone, and does not make the directory \
-trusted. \
-A repository that you trust can replace the prompts (codex-mcp trust): \
+workspace-write: commits, a branch, clean, pushed and pr let it commit in a private git \
+directory, which is imported after each turn; pushed, pr and issue_comment let it use the \
+network. In a directory that Codex doesn't trust, the sandbox is read-only: a run whose criteria \
+need changed files says so before its first turn, and at a terminal offers to continue with \
+--sandbox workspace-write. The flag applies to this run alone, and does not make the directory \
+trusted. A repository that you trust can replace the prompts (codex-mcp trust): \
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo}, \
-{criteria}, {missing}, {errors}, {turn} and {max_turns}. \
-Exit codes: 0 all criteria hold, 2 some do not, 3 the run failed (also for a wrong command \
-line), 130 after Ctrl-C.";
+{criteria}, {missing}, {errors}, {turn} and {max_turns}. Exit codes: 0 all criteria hold, 2 some \
+do not, 3 the run failed (also for a wrong command line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]

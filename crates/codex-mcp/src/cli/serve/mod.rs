@@ -33,8 +33,8 @@ pub(super) use relayed::{HostEndpointError, all_endpoints, connect_as, endpoint,
 
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\
-CODEX_MCP_STDIO_MODE says what to do where stdin or stdout is a terminal, or stderr is \
-stdout (`2>&1`): auto (the default) warns, strict refuses to start, off skips the check.";
+CODEX_MCP_STDIO_MODE says what to do if stdin or stdout is a terminal, or stderr is stdout \
+(`2>&1`): auto (the default) warns, strict refuses to start, off skips the check.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = VARIABLES)]

@@ -39,25 +39,24 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The rest of the help.
 const HELP: &str = "\
 Clients: claude-code, codex, cursor, vscode, claude-desktop, zed, windsurf, opencode, gemini, \
-copilot, goose, cline. Without one, all are set up whose program is on PATH or whose configuration \
-file exists.
+copilot, goose, cline. Without a name, setup adds all clients whose program is on PATH or whose \
+configuration file exists.
 
 The changes are shown first, and nothing is written before you agree. Files are edited in place: \
-comments, order and other entries stay. A copy is kept in ~/.local/state/codex-mcp/setup. --remove \
-restores a file byte for byte if nobody has edited it since, and otherwise takes out the entry \
-alone. Entries of `codex mcp-server` and of the npm package @leo000001/codex-mcp keep their names \
+comments, order and other entries stay. A copy is kept in ~/.local/state/codex-mcp/setup. \
+--remove restores a file byte for byte if it was not edited since, and otherwise removes only the \
+entry. Entries of `codex mcp-server` and of the npm package @leo000001/codex-mcp keep their names \
 and start codex-mcp instead.
 
-With an entry comes what the client needs: a time limit of ten minutes for a call, where its file \
-has a setting for that, and for Codex \
-`default_tools_approval_mode = \"approve\"`. With that, Codex calls our tools without asking; \
-otherwise `codex exec` would cancel the calls.
+setup also writes the settings that the client needs: a time limit of ten minutes for a call, if \
+its file has a setting for that, and for Codex `default_tools_approval_mode = \"approve\"`. With \
+it, Codex calls our tools without asking; otherwise `codex exec` would cancel the calls.
 
-Finally, each different command is started once as its client will start it, and has to list its \
-tools; then Codex is checked as by `codex-mcp doctor`, and you can log in. If there is no Codex, \
-setup offers to install it with npm, unless --yes is given.
+Finally, setup starts each different command once, as its client will, and checks that it lists \
+its tools; then it checks Codex as `codex-mcp doctor` does, and offers to log in. If Codex is \
+missing, setup offers to install it with npm, unless --yes is given.
 
-Exit codes: 0 done, also if Codex needs a login; 1 something failed; 2 wrong arguments.
+Exit codes: 0 done, even if Codex needs a login; 1 something failed; 2 wrong arguments.
 
 Examples:
   codex-mcp setup                    all clients that are installed

@@ -26,13 +26,13 @@ const OLD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The statuses, explained.
 const STATUSES: &str = "\
 STATE is active while a server or a job holds the thread, and ended afterwards. LAST TURN is the \
-state of its last turn: running, completed, interrupted or failed. SUMMARY says whether Codex has \
-summed the thread up when it ended: `codex-mcp summary THREAD` prints that. At a terminal an \
-id is shortened to its first characters; each verb accepts these too.
+state of its last turn: running, completed, interrupted or failed. SUMMARY says whether Codex \
+summarised the thread when it ended: `codex-mcp summary THREAD` prints the summary. At a \
+terminal, an ID is shortened to its first characters; each verb also accepts these.
 
 `codex-mcp run --thread THREAD` and the tool codex-reply continue a thread; `codex-mcp serve \
---resume THREAD` gives the summary of one to the first new thread. Removing a thread here \
-doesn't touch Codex's own record of it.";
+--resume THREAD` gives its summary to the first new thread. Removing a thread here doesn't touch \
+Codex's own record of it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUSES)]

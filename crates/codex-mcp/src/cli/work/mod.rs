@@ -51,16 +51,16 @@ or it cannot be reached.";
 
 const LOGS_CODES: &str = "\
 Each line begins with the time since the first event. With --follow, the events of a session are \
-shown until its turn ends; Ctrl-C ends the output, not the work. A session keeps its last 1,000 \
-events, or somewhat more.
+shown until its turn ends; Ctrl-C ends the output, not the work. A session keeps at least its \
+last 1,000 events.
 
 Exit codes: 0 done; 3 there is no such work, or it cannot be reached; 130 after Ctrl-C.";
 
 const ATTACH_CODES: &str = "\
 Both sides see the same turns, and the first answer to a question counts. A turn that you begin \
-there is one of the session. When you leave Codex, the session continues.
+there belongs to the session. When you leave Codex, the session continues.
 
-It takes Linux, a client that a host process serves, and Codex 0.130 or newer.
+This requires Linux, a client that a host process serves, and Codex 0.130 or newer.
 
 Exit codes: that of Codex; 3 the session cannot be opened, which stderr explains.";
 
