@@ -114,8 +114,8 @@ impl Watcher for Reporter<'_> {
             RunEvent::Step(step) => self.step(&step.words),
             // The evidence of each turn has the tokens.
             RunEvent::Tokens(_) => {}
-            RunEvent::Interrupted => self.step("interrupted; waiting for Codex to let go"),
-            RunEvent::Looking => self.step("looking at what is there"),
+            RunEvent::Interrupted => self.step("interrupted; waiting for Codex to stop"),
+            RunEvent::Looking => self.step("inspecting the repository"),
             RunEvent::Reviewing => self.step("reviewing the changes"),
             RunEvent::TurnEnded(record) => self.turn_ended(record),
         }

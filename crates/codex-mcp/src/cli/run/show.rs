@@ -205,8 +205,8 @@ impl Watcher for RunDisplay {
             }
             RunEvent::Step(step) => self.step(step),
             RunEvent::Tokens(tokens) => self.tokens.set(tokens),
-            RunEvent::Interrupted => self.own_step("interrupted; waiting for Codex to let go"),
-            RunEvent::Looking => self.own_step("looking at what is there"),
+            RunEvent::Interrupted => self.own_step("interrupted; waiting for Codex to stop"),
+            RunEvent::Looking => self.own_step("inspecting the repository"),
             RunEvent::Reviewing => self.own_step("reviewing the changes"),
             RunEvent::TurnEnded(record) => {
                 self.doing.replace(None);
