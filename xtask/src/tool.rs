@@ -15,6 +15,15 @@ pub(crate) struct Tool {
     envs: Vec<(String, String)>,
 }
 
+/// Whether `cargo run` describes xtask by this variable. The build script of ring asks for some of
+/// them: with them, it and every crate that depends on it would be built again after each
+/// `cargo build` at a shell.
+fn is_of_cargo_run(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
 /// Whether `cargo nextest` is installed, for the workspace at `root`.
 pub(crate) fn has_nextest(root: &Path) -> bool {
     Tool::cargo(["nextest", "--version"]).succeeds(root)
@@ -111,6 +120,11 @@ impl Tool {
             other => other.into(),
         };
         let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if is_of_cargo_run(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
         command
             .args(&self.args)
             .envs(self.envs.iter().map(|(name, value)| (name, value)))
