@@ -1,4 +1,4 @@
-//! The secret by which an app-server that listens on a port knows its client.
+//! The secret token with which a client authenticates to an app-server that listens on a port.
 
 use std::fmt::{self, Debug, Formatter};
 use std::io;
@@ -25,8 +25,9 @@ impl AccessToken {
         Ok(Self(hex(&random)))
     }
 
-    /// The arguments by which Codex demands the token of its clients. They do not contain it, as
-    /// other processes can read them. Known to 0.130.0, 0.153.4 and 0.169.0.
+    /// The arguments that make Codex demand the token from its clients. They do not contain the
+    /// token itself, since other processes can read a process's arguments. Known to 0.130.0,
+    /// 0.153.4 and 0.169.0.
     pub(super) fn codex_args(&self) -> [String; 4] {
         let digest = hex(&Sha256::digest(&self.0));
         [
@@ -42,7 +43,7 @@ impl AccessToken {
         &self.0
     }
 
-    /// The value of the `Authorization` header by which a client shows that it knows the token.
+    /// The value of the `Authorization` header with which a client presents the token.
     pub(super) fn authorization(&self) -> String {
         format!("Bearer {}", self.0)
     }

@@ -1,10 +1,10 @@
-//! Determines with which login Codex can use its model provider.
+//! Determines whether Codex is logged in to its model provider, and how.
 //!
-//! Even without a login Codex begins a turn, and tries to reach its provider for minutes.
-//! So each app-server is asked when it starts, and again later if it could not tell. It never notices a later login
-//! (0.104.0, 0.153.4 and 0.169.0): an app-server without a login is ended, and the next
-//! call starts another. Variables such as OPENAI_API_KEY are no login for the app-server
-//! of these releases.
+//! Without a login, Codex begins a turn all the same and tries to reach its provider for minutes.
+//! So each app-server is asked for its login when it starts, and again later if it could not
+//! answer. A running app-server never notices a later login (0.104.0, 0.153.4 and 0.169.0), so one
+//! without a login is ended, and the next call starts another. Variables such as OPENAI_API_KEY do
+//! not count as a login for the app-server of these releases.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::connection::{CallError, Connection};
 /// ChatGPT account with 0.169.0, which asks its backend.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long Codex is not asked again after it could not tell.
+/// The pause before Codex is asked again after it could not determine its login.
 pub(super) const NEXT_TRY: Duration = Duration::from_secs(5 * 60);
 
 /// The name of Codex's built-in provider.
@@ -40,7 +40,7 @@ pub(super) enum Account {
     Unlimited,
     /// Codex cannot determine it: 0.169.0 asks its backend, which refuses.
     Unknown,
-    /// Codex does not answer, because its backend does not.
+    /// Codex did not answer, because its backend did not.
     Silent,
     /// The configured provider needs a login, and there is none.
     Missing,
@@ -71,7 +71,8 @@ impl ReadAccount {
         Self { account, at }
     }
 
-    /// Whether Codex may tell now what it could not tell then: its backend may answer again.
+    /// Whether to ask Codex again: it could not determine the login, and its backend may answer
+    /// now.
     pub(super) fn is_worth_another_try(&self) -> bool {
         let is_open = matches!(self.account, Account::Unknown | Account::Silent);
         is_open && self.at.elapsed() >= NEXT_TRY
@@ -79,7 +80,7 @@ impl ReadAccount {
 }
 
 impl Account {
-    /// Asks Codex. A failure is only logged: turns report more about it.
+    /// Asks Codex for its login. A failure is only logged: turns report more about it.
     async fn read(connection: &Connection) -> Self {
         let params = AccountReadParams::default();
         let response = connection.call(Method::AccountRead, &params, TIMEOUT).await;
@@ -106,8 +107,8 @@ impl Account {
         }
     }
 
-    /// Whether usage limits may apply to a thread. `provider` is the one that the thread names;
-    /// without it, the configured provider counts.
+    /// Whether usage limits may apply to a thread. `provider` is the model provider that the thread
+    /// names; `None` stands for the configured one.
     pub(super) fn limits(self, provider: Option<&str>) -> bool {
         matches!(self, Self::ChatGpt | Self::Unknown | Self::Silent)
             && provider.is_none_or(|named| named == OPENAI)

@@ -50,14 +50,15 @@ use crate::logic::session::{Effect, Expected, ListedTurn, Session, SessionRecord
 /// The first release that is known to return the last turns of a thread alone (0.135.0 does not).
 const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 
-/// The time for which a restored session waits for its client, which provides its tools and keeps
-/// its audit. Then it continues without them. A client that has lost its host connects to the next one at once.
+/// How long a restored session waits for its client, which provides its tools and keeps its audit.
+/// After that, the session continues without the client. A client that has lost its host connects
+/// to the next one at once.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why an app-server cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptionError {
-    /// A kept value is missing or cannot be parsed.
+    /// A value kept by the guard is missing or cannot be parsed.
     #[error("cannot read the state that the guard has kept: {0}")]
     Kept(String),
     /// The app-server does not answer.
@@ -188,8 +189,8 @@ impl Engine {
         }
     }
 
-    /// Continues an idle session of an earlier host now. Until then it looks as if its last turn
-    /// ran, and restoring it later would drop a new turn.
+    /// Continues an idle session of an earlier host now. Until it is restored, the session looks as
+    /// if its last turn were running, and restoring it after a new prompt would drop the new turn.
     pub(super) async fn restore_if_idle(&self, entry: &Arc<Entry>) {
         let record = entry.earlier_record();
         if record.is_some_and(|record| !record.is_running()) {
@@ -205,16 +206,16 @@ async fn restore_without_clients(codex: Arc<SharedCodex>) {
     }
 }
 
-/// Continues a session, once.
+/// Continues a session of an earlier host. Does nothing if it has been restored already.
 async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
-    // One after the other: Codex's messages are held back meanwhile.
+    // One session at a time: Codex's messages are held back meanwhile.
     let _one = codex.restoring.lock().await;
     let Some(record) = entry.earlier_record() else {
         return;
     };
     let number = entry.look(|machine, _| machine.turns());
     if number != record.turns() {
-        // Codex has died, and the session has begun a turn in the next one.
+        // Codex has died, and the session has already begun a turn in its successor.
         return entry.finish_restoring();
     }
     if record.is_running() {
@@ -256,7 +257,7 @@ async fn resume_child(server: &AppServer, child: &str) {
     }
 }
 
-/// The threads that Codex has loaded. None if it does not tell.
+/// The threads that Codex has loaded; empty if Codex cannot list them.
 async fn loaded_threads(server: &AppServer) -> HashSet<String> {
     #[derive(Deserialize)]
     struct Loaded {
@@ -301,8 +302,9 @@ struct Page {
     data: Vec<PastTurn>,
 }
 
-/// Resumes a thread, and returns its last turns, the newest first: two, as Codex lists a review as
-/// two. A thread that Codex has unloaded stays so, and its turns are not read.
+/// Resumes a thread, and returns its last turns, newest first. Two turns are read, since Codex
+/// lists a review as two. A thread that Codex has unloaded is not loaded again, and its turns are
+/// not read.
 async fn last_turns(
     server: &AppServer,
     entry: &Entry,
@@ -351,7 +353,7 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
         Expected::None => perform(entry, entry.change(Session::has_no_turn)),
         Expected::Lost => {
             if let Some(turn) = record.running_turn() {
-                // It may still run, and nobody would hear of it.
+                // The turn may still run, and nobody would learn of its result.
                 perform(entry, vec![Effect::Interrupt(turn.clone())]);
             }
             let effects = entry.change(|machine, now| machine.lose(LOST, now));
@@ -360,11 +362,11 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
     }
 }
 
-/// The message for a turn that Codex does not list, or cannot be asked about.
+/// The message for a turn that Codex does not list, or whose history cannot be read.
 const LOST: &str = "the host process was killed, and the turn could not be continued";
 
 fn replay(hub: &Hub, entry: &Entry, last: &[PastTurn], id: &TurnId) {
-    // It is one of those that the record was asked about.
+    // Always found: the record chose the turn from this list.
     let Some(turn) = last.iter().find(|turn| turn.id == *id) else {
         return;
     };

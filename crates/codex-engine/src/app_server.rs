@@ -30,20 +30,20 @@ use super::stderr_log::{StderrLog, StderrTail};
 /// 0.1 to 0.25 s; a cold disk and a busy machine take longer.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long Codex may take to end once its input is closed. It first has its threads write their
-/// rollouts, for up to 10 s (`shutdown_threads` in codex-rs/app-server), which SIGTERM would cut short:
-/// no process could resume a thread without a rollout. The limit counts only on a busy machine, as an
-/// idle Codex ends at once. A client that does not wait for us so long kills us, and the guard then
-/// ends Codex. An adoptable Codex has 1 s, see [`Closing::Orderly`].
+/// How long Codex may take to exit once its input is closed. It first has its threads write their
+/// rollouts, for up to 10 s (`shutdown_threads` in codex-rs/app-server); SIGTERM would cut this
+/// short, and no process can resume a thread without a rollout. Only a busy machine reaches this
+/// limit, as an idle Codex exits at once. If a client kills us before the limit, the guard ends
+/// Codex. An adoptable Codex gets 1 s, see [`Closing::Orderly`].
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same for a Codex that has closed the connection itself, was never used, or does not do what it
-/// is asked. Sessions and requests wait for its exit.
+/// The same limit for a Codex that has closed the connection itself, was never used, or no longer
+/// responds to requests. It is shorter because sessions and requests wait for the exit.
 const ABRUPT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long sessions and requests wait for the exit of a Codex, with all processes that it has started.
-/// The guard ends them within 2 s after [`END_TIMEOUT`]; it waits for one that the user may not kill as
-/// long as that runs.
+/// How long sessions and requests wait until Codex and all processes that it started have exited.
+/// The guard ends them within 2 s after [`END_TIMEOUT`], but waits for as long as it takes for a
+/// process that the user may not kill.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an app-server cannot be started.
@@ -60,7 +60,7 @@ pub enum StartError {
         /// The end of its stderr.
         stderr_tail: StderrTail,
     },
-    /// It does not answer, or not as Codex does.
+    /// The process does not answer, or does not answer as Codex does.
     #[error("{reason}{stderr_tail}")]
     NotAnAppServer {
         /// Why the process is not usable as an app-server.
@@ -98,18 +98,18 @@ pub(crate) struct AppServer {
     pub(super) bad_configuration: Option<String>,
 }
 
-/// What a further client of an app-server needs: its address, its token and a program.
+/// The data that a further client needs to connect to an app-server.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteAccess {
     /// The address of its port.
     pub(super) address: SocketAddr,
     /// The token that it demands of clients.
     pub(super) token: AccessToken,
-    /// The program of the app-server, which is such a client, too.
+    /// The Codex program of the app-server, which can also act as a client.
     pub(super) program: PathBuf,
 }
 
-/// A Codex process under its guard.
+/// A Codex process under its guard, by what happens to it when this process dies.
 enum CodexProcess {
     /// It ends with us.
     Bound(Process),
@@ -125,8 +125,9 @@ impl CodexProcess {
         }
     }
 
-    /// Waits for its exit, and ends it after a time that depends on how its connection was closed.
-    /// An adoptable Codex is ended at once if we closed the connection, as it does not end with it.
+    /// Waits for the exit of Codex, and ends it after a time that depends on how its connection was
+    /// closed. An adoptable Codex does not exit with its connection, so it is ended at once if we
+    /// closed the connection.
     async fn end(&mut self, closing: Option<Closing>) -> Exit {
         let limit = match closing {
             Some(Closing::Orderly) => END_TIMEOUT,
@@ -158,9 +159,10 @@ pub(super) struct AppServerSetup {
 }
 
 impl AppServer {
-    /// Starts an app-server and initialises the connection. When it and all that it started have
-    /// ended, `gone` is called once and `ending` gets the exit, even if the caller no longer waits
-    /// for the start. If that takes more than [`EXIT_TIMEOUT`], `gone` is called before.
+    /// Starts an app-server and initialises the connection. When the app-server and all processes
+    /// that it started have exited, `gone` is called once and `ending` gets the exit, even if the
+    /// caller no longer waits for the start. If they take longer than [`EXIT_TIMEOUT`], `gone` is
+    /// called at that limit, and `ending` still waits for the exit.
     ///
     /// # Errors
     ///
@@ -196,8 +198,9 @@ impl AppServer {
         started_or_why(server, ended, stderr_log).await
     }
 
-    /// Starts an app-server that demands this token, and that another process can take over by
-    /// the socket `adoption` when this one has died; otherwise as [`start`](Self::start).
+    /// Starts an app-server that demands this token from its clients. If this process dies, another
+    /// one can take the app-server over through the socket `adoption`. Otherwise as
+    /// [`start`](Self::start).
     ///
     /// # Errors
     ///
@@ -235,7 +238,7 @@ impl AppServer {
         })
     }
 
-    /// Initialises an app-server that listens on a port, once it does.
+    /// Waits until an app-server listens on its port, and initialises the connection.
     async fn on_port(
         mut process: AdoptableProcess,
         (token, program): (AccessToken, PathBuf),
@@ -460,7 +463,7 @@ async fn end(
     report(process.end(closing), cause, ending, gone).await;
 }
 
-/// Reports an exit to `gone` within [`EXIT_TIMEOUT`], and to `ending` only when it comes.
+/// Reports an exit: to `gone` within [`EXIT_TIMEOUT`], to `ending` only when it happens.
 async fn report(
     exit: impl Future<Output = Exit>,
     cause: ExitCause,

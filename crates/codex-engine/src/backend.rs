@@ -35,19 +35,19 @@ use super::connection::Listener;
 use super::kept::AGREEMENT;
 use super::release::{has_command, release_of};
 
-/// How often Codex is started that ends before it answers. Two that make the files of a
-/// new CODEX_HOME at the same time get in each other's way: one exits with code 1 (seen
-/// with 0.153.4).
+/// The number of attempts to start a Codex that exits before it answers. Two processes that create
+/// the files of a new CODEX_HOME at the same time get in each other's way: one exits with code 1
+/// (seen with 0.153.4).
 const STARTS: usize = 3;
 
-/// The pause before such a Codex is started again.
+/// The pause before the next attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
-/// The first release that is known to demand a token of its clients, and to repeat its open
-/// questions to the next one.
+/// The first release known to demand a token from its clients, and to repeat its open questions to
+/// the next client.
 pub(super) const FIRST_WITH_TOKENS: Release = Release::new(0, 130, 0);
 
-/// The address of an app-server whose port the system chooses.
+/// The listening address that lets the system choose the port.
 const ANY_PORT: &str = "ws://127.0.0.1:0";
 
 /// The configuration that selects the app-server of a thread. All other settings belong
@@ -62,8 +62,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The same with the Codex that is found for a client in this directory. A process that serves
-    /// several clients has another directory, from which another one could be found.
+    /// The same configuration with the Codex that a client in this directory would find. A process
+    /// that serves several clients runs in another directory, where it might find another Codex.
     pub(super) fn found_for(&self, directory: Option<&Path>) -> Self {
         let found = binary::find_for(self.codex.clone(), directory).ok();
         let found = found.map(|found| (found.chosen, found.source));
@@ -124,7 +124,7 @@ pub(crate) type Running = (Arc<AppServer>, Generation);
 pub enum AppServerStatus {
     /// It is being started.
     Starting,
-    /// It is ready; its version, if it reports one.
+    /// It is ready. Holds its version if it reports one.
     Ready(Option<String>),
     /// No app-server runs. Holds the error if the last start failed.
     Absent(Option<Arc<LaunchError>>),
@@ -148,8 +148,8 @@ pub(crate) struct Backend {
     slot: Mutex<Slot>,
     /// How many starts have been tried.
     starts: AtomicU64,
-    /// The exits of the processes that have not ended, even if no caller waits for their start
-    /// any more.
+    /// Receivers of the exits of all processes that may still run, including those whose start no
+    /// caller waits for any more.
     exits: sync::Mutex<Vec<watch::Receiver<Option<Exit>>>>,
     /// Cancelled when no app-server may be started any more.
     ending: CancellationToken,
@@ -203,8 +203,8 @@ impl Backend {
         (release >= FIRST_WITH_TOKENS).then(|| (adoptable.new_socket)())
     }
 
-    /// The app-server, started if there is none. Whoever waited for a start
-    /// that failed shares its failure, instead of waiting for another one.
+    /// The app-server, which is started if none runs. Callers that wait for a start share its
+    /// failure instead of each starting again.
     pub(crate) async fn ready<S: Supervisor + 'static>(
         &self,
         supervisor: &Arc<S>,
@@ -225,8 +225,8 @@ impl Backend {
         let generation = Generation(self.starts.fetch_add(1, Ordering::Relaxed));
         let start = async {
             if let Some((dead, _)) = before {
-                // It holds its threads until it is gone. Processes that it started may keep
-                // running.
+                // The dead app-server holds its threads until it has exited. Processes that it
+                // started may outlive it.
                 dead.exit().await;
             }
             self.start_again_if_it_ends(supervisor, generation).await
@@ -242,15 +242,14 @@ impl Backend {
         }
     }
 
-    /// The app-server, if there is one. One that is being started doesn't count,
-    /// and is not waited for.
+    /// The app-server, if one runs. Does not wait for an app-server that is being started.
     pub(crate) fn running(&self) -> Option<Running> {
         let slot = self.slot.try_lock().ok()?;
         let running = slot.running.clone();
         running.filter(|(server, _)| server.is_alive())
     }
 
-    /// The app-server, if there is one. Waits for one that is being started, and starts none.
+    /// The app-server, if one runs. Waits for an app-server that is being started, and starts none.
     pub(crate) async fn current(&self) -> Option<Running> {
         let running = self.slot.lock().await.running.clone();
         running.filter(|(server, _)| server.is_alive())
@@ -275,7 +274,7 @@ impl Backend {
         }
     }
 
-    /// The number of an app-server that is not started here, and later receives its exit.
+    /// Assigns a number to an app-server that is not started here; `ended` later receives its exit.
     pub(super) fn next_generation(&self, ended: watch::Receiver<Option<Exit>>) -> Generation {
         self.note_process(ended);
         Generation(self.starts.fetch_add(1, Ordering::Relaxed))
@@ -303,8 +302,8 @@ impl Backend {
         }
     }
 
-    /// Ends the app-server, if there is one, and waits until it and all earlier ones are gone,
-    /// with all that they have started. No other one is started.
+    /// Ends the app-server, if one runs, and waits until it, all earlier ones and all processes
+    /// that they started have exited. No further app-server is started.
     pub(crate) async fn end(&self) {
         self.ending.cancel();
         if let Some((server, _)) = self.slot.lock().await.running.take() {
@@ -316,7 +315,7 @@ impl Backend {
         }
     }
 
-    /// Starts it, and again if it ends before it answers.
+    /// Starts the app-server; tries again if it exits before it answers.
     async fn start_again_if_it_ends<S: Supervisor + 'static>(
         &self,
         supervisor: &Arc<S>,
@@ -340,7 +339,7 @@ impl Backend {
         generation: Generation,
     ) -> Result<AppServer, LaunchError> {
         let codex = binary::find(self.launch.codex.clone())?;
-        // A shared one has been looked at for the client that it was first started for.
+        // A shared app-server was checked for the client for which it was first started.
         if self.directory.is_none() {
             warn_of_replaceable(&codex.native, None);
         }
@@ -359,7 +358,8 @@ impl Backend {
         program.env = codex.env();
         program.env.extend(self.env.iter().cloned());
         program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
-        // A thread works in the repository around its directory.
+        // Variables such as GIT_DIR would lead a thread away from the repository around its
+        // directory.
         program.without = ELSEWHERE;
         let listener: Arc<dyn Listener> = supervisor.clone();
         let answered = Arc::new(AtomicBool::new(false));

@@ -1,9 +1,8 @@
 //! Finds the Codex to run.
 //!
-//! A Codex that npm installed is a Node script that starts the real program,
-//! which lies in a package of its own for each platform. The real program is
-//! started here: a script in between costs time and memory, and killing it
-//! would leave Codex running.
+//! The npm package of Codex is a Node script that starts the native program, which lies in a
+//! separate package for each platform. We start the native program directly: the script costs time
+//! and memory, and killing it would leave Codex running.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -140,7 +139,7 @@ impl CodexBinary {
     }
 }
 
-/// The program may be run in another directory than ours, so its path must be absolute.
+/// Makes a path absolute, as the program may be started in another directory than ours.
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
@@ -213,8 +212,9 @@ fn behind_npm_shim(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// `vendor/TRIPLE/path` beside `vendor/TRIPLE/codex/codex`, in packages that
-/// have it (0.104.0; newer programs find their helpers themselves).
+/// The helper directory `vendor/TRIPLE/path`, a sibling of the directory of
+/// `vendor/TRIPLE/codex/codex`, in packages that have it (0.104.0; newer programs find their
+/// helpers themselves).
 fn helper_directory(native: &Path) -> Option<PathBuf> {
     let directory = native.parent()?.parent()?.join("path");
     directory.is_dir().then_some(directory)

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 /// the same time.
 pub(super) const RECENT: Duration = Duration::from_secs(5 * 60);
 
-/// How long after its report a limit counts as that at which a turn was refused: Codex
-/// reports it with the refusal.
+/// How recently a limit must have been reported to count as the one at which a turn was refused:
+/// Codex reports that limit with the refusal.
 const JUST_REPORTED: Duration = Duration::from_secs(10);
 
 /// Why the limits are not known.
@@ -19,7 +19,7 @@ pub enum LimitsUnknown {
     /// No app-server runs, and none is started only for a query.
     #[error("no Codex is running")]
     NoCodex,
-    /// There is no account.
+    /// Codex has no login.
     #[error("Codex has no login")]
     NoLogin,
     /// Only accounts of ChatGPT have such limits.
@@ -36,12 +36,12 @@ pub(super) struct ReportedLimits {
     limits: RateLimits,
     /// When Codex last reported the windows of the account.
     at: Option<Instant>,
-    /// The limit of a model that Codex reported last in a turn, and when.
+    /// The model limit that a turn reported last, by its ID, and when.
     of_model: Option<(String, Instant)>,
 }
 
 impl ReportedLimits {
-    /// The limits, and when they were reported, if they were.
+    /// The limits, with the time of their last report, if there was one.
     pub(super) fn get(&self) -> Option<(RateLimits, Instant)> {
         Some((self.limits.clone(), self.at?))
     }
@@ -81,8 +81,8 @@ pub(super) struct LastQuery {
 }
 
 impl LastQuery {
-    /// Whether its result is valid for a caller that arrived at this moment: the answer
-    /// to an earlier query may precede the moment when the limit was reached.
+    /// Whether the result is valid for a caller that arrived at this moment. The query must have
+    /// begun after that: an earlier answer may predate the moment at which the limit was reached.
     pub(super) fn answers(&self, arrived: Instant) -> bool {
         self.began >= arrived
     }

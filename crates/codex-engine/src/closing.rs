@@ -20,7 +20,7 @@ use super::unloading::{UnloadState, is_written, unload, unload_when_ended};
 use crate::logic::session::{Session, State};
 
 /// How long cancelling a session waits until its turn has ended and its thread is unloaded. Codex
-/// ends most turns within 50 ms; the others, and their threads, end later.
+/// ends most turns within 50 ms; slower turns, and their threads, end in the background.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
@@ -54,8 +54,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels a session, interrupts its turn, and has Codex unload its thread once the turn has ended,
-    /// so that any process can resume it, unless sub-agents of it may use it. A session that was cancelled before is not changed.
+    /// Cancels a session and interrupts its turn. Once the turn has ended, has Codex unload the
+    /// thread, so that any process can resume it, unless the thread's sub-agents may still use it.
+    /// A session that was cancelled before is not changed.
     ///
     /// # Errors
     ///
@@ -95,9 +96,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels a session like [`cancel`](Self::cancel), has Codex unload its thread, and
-    /// forgets the thread's settings: a caller that resumes it later, in any Codex, sets
-    /// them anew.
+    /// Cancels a session like [`cancel`](Self::cancel), has Codex unload its thread, and forgets
+    /// the thread's settings: a caller that resumes it later, in any Codex, has to set them again.
     ///
     /// # Errors
     ///
@@ -110,13 +110,13 @@ impl Engine {
         Ok(closed)
     }
 
-    /// Has Codex unload the threads of this engine's sessions that do nothing, so that other
-    /// processes can resume them. The sessions stay, and load their threads again when they need
-    /// them. A thread stays loaded while it has a turn, commands that run on, sub-agents, or Codex's
-    /// own program, or if unloading would lose it.
+    /// Has Codex unload the threads of this engine's idle sessions, so that other processes can
+    /// resume them. The sessions remain, and load their threads again when needed. A thread stays
+    /// loaded while it has a turn, running commands or sub-agents, while it is open in Codex's own
+    /// program, and if unloading would lose it.
     ///
-    /// It stops before the next thread when `ends` says so. Dropping the future could leave a thread
-    /// archived.
+    /// Stops before the next thread once `ends` returns `true`. Dropping the future could leave a
+    /// thread archived.
     pub async fn unload_idle(&self, ends: impl Fn() -> bool) {
         for entry in self.own_sessions() {
             let is_unloadable = self.is_unloadable(&entry).await;
@@ -138,11 +138,11 @@ impl Engine {
         }
         let has_commands = match self.terminals_of(entry).await {
             Ok(terminals) => !terminals.is_empty(),
-            // 0.104.0 cannot say whose commands run.
+            // 0.104.0 cannot tell to which thread a running command belongs.
             Err(EngineError::UnknownMethod(_)) => self.has_processes().await,
             Err(_) => true,
         };
-        // It may be in use again meanwhile.
+        // Checked again: the session may have been used in the meantime.
         !has_commands && !self.is_used(entry)
     }
 
@@ -155,8 +155,8 @@ impl Engine {
         !sessions.is_current(entry) || has_children || entry.look(|machine, _| is_busy(machine))
     }
 
-    /// Ends an app-server that no longer does what it is asked, with all processes that
-    /// it started. The next call that needs one starts another.
+    /// Ends an app-server that no longer responds to requests, with all processes that it started.
+    /// The next call that needs an app-server starts another.
     pub fn give_up_codex(&self) {
         if let Some((server, _)) = self.codex.backend.running() {
             server.connection().close(Closing::Abrupt);

@@ -1,8 +1,8 @@
-//! The engine's requests and responses. They are plain values, so that the engine could
-//! run in another process than its callers.
+//! The engine's requests and responses. They are plain values, so that callers could run in another
+//! process than the engine.
 //!
 //! The guard of an app-server stores some of them for the next host, which may have another
-//! version. Where a `serde(rename)` differs from the Rust name, it is the name in that format,
+//! version. A `serde(rename)` that differs from the Rust name is the name in that stored format,
 //! and must not change.
 
 use std::fmt;
@@ -34,7 +34,7 @@ impl SessionId {
         Self(format!("sess_{}", random_digits(12)))
     }
 
-    /// The ID in a text from outside. The session need not exist.
+    /// Takes a text from outside as a session ID. The session need not exist.
     #[must_use]
     pub fn named(text: &str) -> Self {
         Self(text.to_owned())
@@ -63,17 +63,17 @@ fn random_digits(count: usize) -> String {
 pub struct StartThread {
     /// The settings of the thread and its turns.
     pub settings: Settings,
-    /// The session's timeouts, if they differ from the usual ones.
+    /// The session's timeouts; `None` for the engine's defaults.
     #[serde(rename = "patience")]
     pub timeouts: Option<Timeouts>,
     /// The caller's name for the thread, for the registry.
     pub tag: Option<String>,
-    /// Whether Codex reports denied actions. It does so for new threads only, until they
-    /// are resumed.
+    /// Whether Codex reports denied actions. Codex supports this only for new threads, and stops
+    /// when such a thread is resumed.
     #[serde(default, rename = "refusals")]
     pub report_denied: ReportDenied,
-    /// The directories that a resumed thread may write, absolute. They replace its
-    /// earlier ones, which newer releases remember.
+    /// The absolute paths of the directories that a resumed thread may write. They replace its
+    /// earlier ones, which newer releases of Codex remember.
     #[serde(default)]
     pub directories: Option<Vec<PathBuf>>,
 }
@@ -99,7 +99,7 @@ pub struct ResumeThread {
     pub start: StartThread,
 }
 
-/// What is known of a thread's settings.
+/// The engine's knowledge of a thread's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum KnownSettings {
     /// The thread has, or had, a session of this engine, which remembers its settings.
@@ -217,7 +217,7 @@ impl Settings {
             profile: profile.or(below.profile),
             model_options: overlay_model_options(model_options, below.model_options),
             persistence,
-            // What kept a thread apart when it began does so for good.
+            // A thread that was begun without the servers stays without them.
             mcp_servers: match mcp_servers {
                 McpServers::Configured => below.mcp_servers,
                 McpServers::Off => McpServers::Off,
@@ -305,13 +305,13 @@ pub struct Prompt {
     /// The changes to review, if the prompt requests a review. The text is only for the
     /// record then, and pictures, overrides and the output schema have no effect.
     pub review: Option<ReviewTarget>,
-    /// The call or task that begins the turn, by which the next host finds the turn.
+    /// The call or task that begins the turn. It lets the next host find the turn.
     #[serde(default)]
     pub origin: Option<TurnOrigin>,
     /// How long a question of the turn stays open, if not as long as the session says.
     #[serde(default)]
     pub approval_timeout: Option<Duration>,
-    /// The user's task, if the text is built around it. Lists of threads show the task alone.
+    /// The user's task, if the text is built around one. Lists of threads show only the task.
     #[serde(default)]
     pub task: Option<String>,
 }
@@ -320,7 +320,7 @@ pub struct Prompt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOrigin {
-    /// A call that waits for the turn. This is its ID, as the client of the engine has made it.
+    /// A call that waits for the turn, by the ID that the client of the engine gave it.
     Call(String),
     /// A task, by its ID.
     Task(String),
@@ -395,13 +395,12 @@ pub struct OpenThread {
     pub thread: ThreadId,
     /// The sandbox of its commands; `None` if Codex has not reported it.
     pub sandbox: Option<SandboxMode>,
-    /// The tools of ours that a resumed thread continues without, because it was begun
-    /// without them.
+    /// Our tools that a resumed thread lacks, because it was begun without them.
     pub missing_tools: Vec<String>,
 }
 
 impl OpenThread {
-    /// A warning of the tools that the thread lacks.
+    /// A warning about the tools that the thread lacks, if it lacks any.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let missing = self.missing_tools.join(", ");
@@ -471,8 +470,7 @@ pub struct EffectiveSettings {
 }
 
 impl EffectiveSettings {
-    /// The settings in Codex's response. Missing ones are taken from the settings that
-    /// were requested.
+    /// The settings in Codex's response, completed from the requested settings `set`.
     pub(super) fn from_response(response: &ThreadResponse, set: &ThreadSettings) -> Self {
         let reported = Self {
             model: response.model.clone(),
@@ -534,7 +532,7 @@ pub struct SessionInfo {
     pub title: Option<String>,
     /// The IDs of its open questions.
     pub questions: Vec<ActionId>,
-    /// When each of them is declined unless somebody answers.
+    /// The deadlines of the open questions: each is declined unless somebody answers by then.
     pub expiries: Vec<SystemTime>,
     /// The recommended time until the next poll; `None` if nothing will change by itself.
     pub poll_interval: Option<Duration>,

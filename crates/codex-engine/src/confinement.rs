@@ -41,19 +41,19 @@ use super::tool_timeout::{LimitOrigin, ToolLimit};
 /// The variable of Codex's process that keeps its own git away from repositories.
 pub(crate) const NO_GIT: (&str, &str) = ("GIT_DIR", "/nonexistent");
 
-/// The variable of a [`CommandMark`](super::CommandMark). Commands get it however few
-/// variables the user allows them.
+/// The variable of a [`CommandMark`](super::CommandMark). Commands always get it, even if the user
+/// allows them only a few variables.
 pub(crate) const MARK: &str = "CODEX_MCP_TURN";
 
-/// The releases that look for `bwrap` with the PATH of their commands, outside of the sandbox: a
-/// program that a command has planted there would run in its place.
+/// The releases that look for `bwrap`, outside of the sandbox, on the PATH of their commands: they
+/// would run a program of that name that a command has planted there.
 const RUNS_PLANTED_BWRAP: Range<Release> = Release::new(0, 118, 0)..Release::new(0, 162, 0);
 
-/// The releases that follow a `.git` file to which nothing links back, and so give a directory
-/// the trust of another repository. 0.104.0 does, and 0.130.0 does not.
+/// The releases that follow a `.git` file even if the git directory does not link back to it, and
+/// so give a directory the trust of another repository. 0.104.0 does, and 0.130.0 does not.
 const FOLLOWS_UNLINKED_GIT: Range<Release> = Release::FIRST_APP_SERVER..Release::new(0, 130, 0);
 
-/// The first release whose shell snapshots lack the excluded variables too.
+/// The first release that keeps the excluded variables out of its shell snapshots, too.
 const FIRST_WITH_CLEAN_SNAPSHOTS: Release = Release::new(0, 169, 0);
 
 /// The table that decides which variables commands get.
@@ -75,8 +75,8 @@ pub enum Conversation {
     /// A new conversation: Codex uses the defaults of the directory and may record trust
     /// in it.
     New,
-    /// A resumed conversation, with its earlier settings. Codex records no trust then,
-    /// and, since 0.130, loads nothing of a directory that is not listed as trusted.
+    /// A resumed conversation, with its earlier settings. Codex does not record trust for it, and,
+    /// since 0.130, loads nothing from a directory that is not listed as trusted.
     Resumed,
 }
 
@@ -135,7 +135,7 @@ impl ConfiguredSandbox {
         }
     }
 
-    /// States it in overrides, for a thread that may have had another one.
+    /// Names this sandbox in overrides, for a thread that may have had another one.
     pub fn set_in(&self, overrides: &mut Map<String, Value>) {
         let (Self::Mode(value) | Self::Permissions(value)) = self;
         overrides.insert(self.key().to_owned(), value.as_str().into());
@@ -160,8 +160,8 @@ impl fmt::Display for ConfiguredSandbox {
     }
 }
 
-/// The release that reads overrides before the repository's configuration, and so refuses
-/// an override for a server that it does not know yet.
+/// The release that reads overrides before the repository's configuration. It refuses an override
+/// for a server that only the repository's configuration defines.
 const NEEDS_WHOLE_SERVERS: Release = Release::new(0, 104, 0);
 
 /// The first release known to start the MCP servers of a thread in the thread's
@@ -204,10 +204,10 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Keeps Codex from starting servers of its configuration that hand work to Codex, this program
-    /// among them: its model could delegate without end, and to a Codex with a wider sandbox than
-    /// its own. An override that enables or disables the server takes precedence, and so does one
-    /// by which another program is started.
+    /// Keeps Codex from starting servers of its configuration that delegate work to Codex, such as
+    /// this program: Codex's model could delegate without end, and to a Codex with a wider sandbox
+    /// than its own. An override takes precedence if it enables or disables the server, or makes it
+    /// start another program.
     pub(crate) fn without_delegation(&self, config: &mut Map<String, Value>) {
         let asks_for_none = mcp_servers::asks_for_none(config);
         let mut stated = BTreeMap::new();
@@ -227,9 +227,9 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Has no MCP server of the configuration, of the overrides or of Codex's plugins
-    /// started, nor an AGENTS.md of the repository read, which 0.104.0 also gives to a
-    /// reviewer. In 0.104.0, servers of a trusted repository are started.
+    /// Keeps Codex from starting MCP servers of the configuration, of the overrides or of Codex's
+    /// plugins, and from reading an AGENTS.md of the repository, which 0.104.0 also gives to a
+    /// reviewer. 0.104.0 starts the servers of a trusted repository all the same.
     pub(crate) fn keep_apart(&self, config: &mut Map<String, Value>) {
         for name in self.servers(config).into_keys() {
             mcp_servers::set(config, &name, mcp_servers::ENABLED, false.into());
@@ -263,13 +263,13 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Whether Codex would run a `bwrap` that a command has put into a directory of its PATH.
+    /// Whether Codex would run a `bwrap` that a command has planted in a directory of its PATH.
     fn runs_planted_bwrap(&self) -> bool {
         let looks = |release| RUNS_PLANTED_BWRAP.contains(&release);
         cfg!(target_os = "linux") && self.release.is_none_or(looks)
     }
 
-    /// Adds whether the user trusts the directory, if Codex needs to know.
+    /// States whether the user trusts the directory, if Codex needs to know.
     pub fn state_trust(&self, requested: &mut RequestedSettings<'_>) {
         let RequestedSettings {
             sandbox,
@@ -317,8 +317,8 @@ impl ThreadContext<'_> {
         }
     }
 
-    /// Gives commands the user's PATH, of which Codex's process has only a part, unless
-    /// the user has configured another one.
+    /// Gives commands the user's whole PATH, of which Codex's process gets only a part. A PATH that
+    /// the user has configured for commands takes precedence.
     fn restore_path(&self, config: &mut Map<String, Value>, path: String) {
         let configured = |config: &Map<String, Value>, key: &str| {
             let key = format!("{ENVIRONMENT}.{key}");
@@ -355,7 +355,7 @@ impl ThreadContext<'_> {
         set(config, &path, listed.into());
     }
 
-    /// Keeps [`NO_GIT`] from commands.
+    /// Hides the variable [`NO_GIT`] from commands.
     fn exclude_no_git(&self, config: &mut Map<String, Value>) {
         let path = [ENVIRONMENT, EXCLUDED];
         let key = path.join(".");

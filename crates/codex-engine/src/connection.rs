@@ -27,12 +27,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::access_token::AccessToken;
 use super::web_socket::{self, WebSocket};
 
-/// The most lines that wait to be written. A Codex with so many unread lines no longer
-/// reads its input.
+/// The most lines that may wait to be written. A Codex that leaves more unread has stopped reading
+/// its input.
 const OUTBOX: usize = 4096;
 
-/// The most bytes of messages that are held back. A session is restored within milliseconds; a Codex
-/// that sends more in that time is given up.
+/// The most bytes of messages that are held back. Restoring a session takes milliseconds, so the
+/// connection to a Codex that sends more in that time is closed.
 const HELD: usize = 64 << 20;
 
 /// The most that is logged of a stray line, in bytes.
@@ -58,7 +58,7 @@ pub(crate) trait Listener: Send + Sync {
     /// A report of the account's usage limits.
     fn on_rate_limits(&self, limits: RateLimits);
 
-    /// The end of a thread's turn arrived and could not be read.
+    /// The end of a thread's turn was reported in a message that cannot be read.
     fn on_unreadable_end(&self, thread: &str, why: &str);
 }
 
@@ -102,7 +102,7 @@ struct Outgoing {
 struct Shared {
     pending: PendingRequests,
     outbox: mpsc::Sender<Outgoing>,
-    /// Notified when the connection is of no more use.
+    /// Notified when the connection cannot be used any more.
     broken: Notify,
     /// How we closed the connection, if we did.
     closed: OnceLock<Closing>,
@@ -119,14 +119,14 @@ struct HeldMessages {
     bytes: usize,
 }
 
-/// How we close a connection.
+/// The ways in which we close a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// Codex gets 5 s to write what it has not written yet. A Codex that a host can adopt gets 1 s
-    /// in any case: it does not end with its connection, so its guard sends SIGTERM to the whole
-    /// tree at once, and SIGKILL a second later.
+    /// Codex gets 5 s to write its unwritten data. An adoptable Codex always gets 1 s: it does not
+    /// exit with its connection, so its guard sends SIGTERM to the whole process tree at once, and
+    /// SIGKILL a second later.
     Orderly,
-    /// Codex has nothing to write, or does not do what it is asked.
+    /// Codex has no data to write, or no longer responds to requests.
     Abrupt,
 }
 
@@ -163,8 +163,8 @@ impl Connection {
         (connection, run)
     }
 
-    /// Takes over a connection to the port of an app-server, on which messages are those of
-    /// WebSocket. The returned future is as that of [`open`](Self::open).
+    /// Takes over a connection to the port of an app-server, which carries WebSocket messages. The
+    /// returned future behaves like that of [`open`](Self::open).
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl Connection {
         lock(&self.shared.held).get_or_insert_default();
     }
 
-    /// Passes on what was held back, in order, and what comes from now on.
+    /// Delivers the messages that were held back, in order, and stops holding back.
     pub(super) fn release(&self, listener: &dyn Listener) {
         let held = lock(&self.shared.held).take();
         for line in held.into_iter().flat_map(|held| held.lines) {
@@ -322,7 +322,7 @@ impl Shared {
         lock(&self.pending).take();
     }
 
-    /// Keeps a message for later; `false` if none is held back.
+    /// Keeps a message for later; returns `false` if messages are not being held back.
     fn hold(&self, line: &[u8]) -> bool {
         let mut held = lock(&self.held);
         let Some(held) = held.as_mut() else {
@@ -340,7 +340,7 @@ impl Shared {
         true
     }
 
-    /// Never waits: the reading task must not depend on whether Codex reads.
+    /// Queues a line without waiting: the reading task must not depend on whether Codex reads.
     fn queue(&self, line: Vec<u8>, delivered: Option<OnDelivered>) {
         let outgoing = Outgoing { line, delivered };
         if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(outgoing) {

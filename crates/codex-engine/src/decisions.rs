@@ -55,7 +55,7 @@ pub(super) fn decide(
     let effects =
         entry.change(|machine, now| machine.decide_as(by, action, decision, note, now))?;
     perform(entry, effects);
-    // Some questions have no answer that ends the turn, so that it is interrupted.
+    // Some questions have no answer that ends the turn. Then the turn has to be interrupted.
     hub::ensure_end(entry);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Performs what a session machine decides.
+//! Performs the effects that a session machine returns.
 
 use codex_protocol::codex::{Method, ThreadParams, TurnInterruptParams};
 

@@ -56,8 +56,8 @@ pub struct Engine {
 type Warn = dyn Fn(String) + Send + Sync;
 
 impl Engine {
-    /// Creates an engine without starting Codex. It must run in a tokio runtime whose
-    /// tasks run on the thread that lives longest, see [`supervise::spawn`].
+    /// Creates an engine without starting Codex. Call this in a tokio runtime whose tasks run on
+    /// the thread that lives longest, see [`supervise::spawn`].
     #[must_use]
     pub fn new(options: Options) -> Self {
         let start = CodexStart {
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// The same engine, with an app-server of its own that is started as `start` says.
+    /// The same engine with an app-server that it does not share, started as `start` says.
     fn rebuilt(self) -> Self {
         Self {
             codex: Arc::new(SharedCodex::new(self.start.clone())),
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Another engine with an app-server of its own, which is started in the same way.
+    /// Another engine with an app-server that it does not share, started in the same way.
     pub(super) fn another(&self) -> Self {
         let another = Self {
             start: self.start.clone(),
@@ -130,18 +130,18 @@ impl Engine {
         self.rebuilt()
     }
 
-    /// Sets the directory in which threads work that name none, and at which relative paths
-    /// start. By default, it is the working directory of this process.
+    /// Sets the directory for threads that name none. Relative paths are resolved from it, too. By
+    /// default, it is the working directory of this process.
     #[must_use]
     pub fn with_directory(mut self, directory: PathBuf) -> Self {
         self.start.directory = Some(directory);
         self.rebuilt()
     }
 
-    /// Uses the app-server that all engines with the same [`Launch`], search paths and `terms`
-    /// share, and its sessions. [`shut_down`](Self::shut_down) leaves it running. An engine
-    /// [with a client](Self::with_client) joins the one that has earlier sessions of that client,
-    /// also if Codex was updated since.
+    /// Shares an app-server, with its sessions, with all engines that have the same [`Launch`],
+    /// search paths and `terms`. [`shut_down`](Self::shut_down) leaves the app-server running. An
+    /// engine [with a client](Self::with_client) joins the app-server that has earlier sessions of
+    /// that client, even if Codex was updated since.
     #[must_use]
     pub fn joining(self, servers: &AppServers, terms: String) -> Self {
         let codex = servers.of(&self.start, terms, self.owner.client.as_deref());
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// The directory in which threads work that name none.
+    /// The working directory of threads that name none.
     ///
     /// # Errors
     ///
@@ -180,8 +180,8 @@ impl Engine {
         self
     }
 
-    /// Starts cancelling and forgetting sessions that have not been used for long. For shared
-    /// app-servers, this has been started with them.
+    /// Starts the task that cancels and forgets sessions that have not been used for long. Shared
+    /// app-servers start with such a task, so this does nothing for them.
     pub fn keep_tidy(&self) {
         if self.ownership == Ownership::Own {
             tokio::spawn(unloading::sweep(Arc::downgrade(&self.codex.hub)));
@@ -228,8 +228,8 @@ impl Engine {
         self.codex.hub.unexpected_exits().last
     }
 
-    /// The last unexpected exit, if this has not returned it before, and it happened since this
-    /// engine is there.
+    /// The last unexpected exit, if it happened after this engine was created and this method has
+    /// not returned it before.
     #[must_use]
     pub fn unreported_exit(&self) -> Option<UnexpectedExit> {
         let exits = self.codex.hub.unexpected_exits();
@@ -331,7 +331,7 @@ impl Engine {
     }
 
     /// The IDs of all sessions, in the order of their beginning. Unlike [`list`](Self::list), this
-    /// shows nobody a question.
+    /// does not count as showing their questions.
     #[must_use]
     pub fn session_ids(&self) -> Vec<SessionId> {
         let all = self.codex.hub.sessions.all();

@@ -1,4 +1,4 @@
-//! Passes Codex's messages to the session machines, and tells them the time.
+//! Passes Codex's messages to the session machines, and drives their timers.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -33,8 +33,8 @@ const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Hub {
     pub(super) sessions: Sessions,
-    /// Read while a thread is being unloaded, written before Codex is ended: in between, the thread
-    /// is archived.
+    /// Read-locked while a thread is being unloaded, write-locked before Codex is ended: unloading
+    /// archives the thread for a moment, and Codex must not end within it.
     pub(super) unloading: RwLock<()>,
     /// The account's usage limits.
     rate_limits: Mutex<ReportedLimits>,
@@ -68,7 +68,8 @@ impl Hub {
         *lock(&self.unexpected_exits)
     }
 
-    /// Notes the files that a sub-agent is to change, for the session that is asked whether it may.
+    /// Notes the files that a sub-agent is about to change, for the session that will be asked to
+    /// approve the change.
     fn note_changes_of_sub_agent(&self, heard: ThreadNotification<'_>) {
         if let Notification::ItemStarted(Item::FileChange { id, changes, .. }) = heard.notification
             && let Some(parent) = self.sessions.responsible(&heard.thread)
@@ -80,8 +81,8 @@ impl Hub {
 
 impl Listener for Hub {
     fn on_notification(&self, heard: ThreadNotification<'_>) {
-        // Codex also reports its own threads, such as those of sub-agents; only their
-        // questions concern us, and the files that these are about.
+        // Codex also reports threads of its own, such as those of sub-agents. Of these, only their
+        // questions matter to us, and the file changes that the questions are about.
         let found = match heard.notification {
             Notification::RequestResolved(_) => self.sessions.responsible(&heard.thread),
             _ => self.sessions.by_thread(&heard.thread),
@@ -181,8 +182,8 @@ fn watch_turn_begun_elsewhere(entry: &Arc<Entry>, before: u64) {
     }
 }
 
-/// Tells a machine the time while its turn runs, and reports the outcome to the observer.
-/// If `observer` is `None`, the observer of the client that has opened the session is used.
+/// Drives the timers of a machine while its turn runs, and reports the outcome to `observer`;
+/// `None` stands for the observer of the client that opened the session.
 pub(super) async fn run_timer(
     entry: Arc<Entry>,
     turn: u64,
@@ -237,8 +238,8 @@ async fn until(deadline: Option<std::time::Instant>) {
     }
 }
 
-/// Interrupts a turn of a session. If it does not end, interrupts it again, and finally
-/// gives it up, so that its thread can be used again.
+/// Interrupts a turn of a session. If the turn does not end, interrupts it again, and finally
+/// abandons it, so that the thread can be used again.
 pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
     if entry.look(|machine, _| machine.is_being_interrupted()) {
         return;

@@ -1,5 +1,5 @@
-//! MCP servers of this program for Codex, in addition to the user's own, where Codex cannot be
-//! given our tools in another way.
+//! MCP servers of this program that are added to Codex's configuration, in addition to the user's
+//! own. They provide our tools where Codex cannot be given them in another way.
 
 use std::path::{Path, PathBuf};
 use std::{env, io};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// The table of MCP servers in Codex's configuration.
 const TABLE: &str = "mcp_servers";
 
-/// The argument that names the working directory of a thread to a server.
+/// The argument that tells a server the working directory of a thread.
 const ROOT: &str = "--root";
 
 /// An MCP server of this program, for Codex's configuration.
@@ -118,10 +118,10 @@ impl Server {
     }
 }
 
-/// Adds servers to overrides of `config.toml` for a thread that works in `directory`,
-/// which is absolute. If the overrides contain a table of servers, the entries are added
-/// there, since Codex merges overrides in an order of its own. A server of the caller's
-/// with the same name stays.
+/// Adds servers to overrides of `config.toml`, for a thread that works in the absolute path
+/// `directory`. If the overrides contain a table of servers, the entries are added to that table,
+/// since Codex merges overrides in an undefined order. A server of the caller with the same name
+/// takes precedence.
 pub fn add(overrides: &mut Map<String, Value>, servers: &[Server], directory: Option<&Path>) {
     for server in servers {
         let key = format!("{TABLE}.{}", server.name);

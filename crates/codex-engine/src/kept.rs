@@ -20,12 +20,12 @@ pub(super) const SETTINGS: &str = "settings/";
 /// The beginning of the key of [`KeptSteps`]; the ID of the session follows.
 pub(super) const RECORD: &str = "record/";
 
-/// The origin of a thread.
+/// The origin of a session's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Origin {
-    /// The thread was begun by this engine.
+    /// This engine began the thread.
     New,
-    /// The thread, or the one from which it was forked, existed before.
+    /// The thread existed before the session, or was forked from one that did.
     Existing,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct KeptSession {
 /// The turns of a session. Stored at each change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptSteps {
-    /// The thread, in case the guard has no room for the [`KeptSession`]. `None` if an older host has
-    /// stored this.
+    /// The thread, in case the guard has no room for the [`KeptSession`]. `None` if an older
+    /// version of this program stored the value.
     pub(super) thread: Option<ThreadId>,
     pub(super) record: SessionRecord,
     /// The IDs of Codex's requests for calls of our tools that are being executed.

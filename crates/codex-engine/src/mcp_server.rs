@@ -19,8 +19,8 @@ use super::confinement::{Conversation, NO_GIT, RequestedSettings, ThreadContext}
 use super::release::{has_command, release_of};
 use super::stderr_log::StderrLog;
 
-/// How long it may take to exit once its input is closed. During a turn it does not exit
-/// at all (0.153.4).
+/// How long the server may take to exit once its input is closed. During a turn it never exits by
+/// itself (0.153.4).
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An installed Codex whose MCP server is to be started.
@@ -142,9 +142,9 @@ impl McpServer {
     }
 }
 
-/// The overrides that hide from commands the variable that keeps Codex's own git away, and those
-/// that switch off the user's servers that hand work to Codex.
-/// Trust is stated in each call that begins a thread, which names the directory
+/// Overrides for the whole server. They hide from commands the variable that keeps Codex's own git
+/// away from repositories, and disable the user's servers that delegate work to Codex. Trust is
+/// stated in each call that begins a thread, since the call names the directory
 /// (`mcp_proxy::augment`).
 fn overrides(home: &Path, release: Option<Release>) -> Vec<String> {
     let mut config = Map::new();

@@ -13,19 +13,19 @@ const TABLE: &str = "mcp_servers";
 /// The key of the time limit of a tool call, in seconds, in a server's entry.
 pub(super) const TOOL_TIMEOUT: &str = "tool_timeout_sec";
 
-/// Whether Codex starts a server, in its entry.
+/// The key in a server's entry that tells whether Codex starts the server.
 pub(super) const ENABLED: &str = "enabled";
 
 /// Whether the entry of a server starts a program that hands work to Codex: this one, the npm
 /// package of the same name, or `codex mcp-server`.
 pub(super) fn hands_on_work(entry: Map<String, Value>) -> bool {
     let line = command_line(&Value::Object(entry));
-    // A file is not looked for: the name tells enough.
+    // The file is not looked up: the name is enough to recognise it.
     Kind::of(&line, &|_| None).is_some()
 }
 
-/// Whether the table of servers in the overrides is empty, by which newer releases start none. With an
-/// entry in it, they would start those of the configuration again.
+/// Whether the table of servers in the overrides is empty, which makes newer releases start none.
+/// An entry in it would make them start the configured servers again.
 pub(super) fn asks_for_none(overrides: &Map<String, Value>) -> bool {
     let table = overrides.get(TABLE).and_then(Value::as_object);
     table.is_some_and(Map::is_empty)
@@ -59,8 +59,8 @@ pub(super) fn in_overrides(
     }
 }
 
-/// Sets a field of a server, in its entry among the overrides if there is one. A name
-/// that is no bare TOML key is ignored, as Codex does not accept it.
+/// Sets a field of a server, in its entry among the overrides if there is one. Ignores a name that
+/// cannot be a bare TOML key, as Codex does not accept it.
 pub(super) fn set(overrides: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let is_bare = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     if name.is_empty() || !name.chars().all(is_bare) {

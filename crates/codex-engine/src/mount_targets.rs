@@ -1,13 +1,14 @@
 //! Removes the mount targets that killed sandboxes of Codex leave in directories.
 //!
-//! Where a path that its sandbox protects is missing, Codex makes an empty directory to
-//! mount something on, and removes it when the command has ended. It notes the users of
-//! the directory in `TMPDIR/codex-bwrap-synthetic-mount-targets-UID/…/PID`, also if the
-//! directory existed before, and holds `lock` beside it meanwhile (0.153.4 and 0.169.0).
-//! A killed command leaves the directory and the notes.
+//! Where a path that the sandbox protects is missing, Codex creates an empty directory as a mount
+//! target, and removes it when the command has ended. Codex notes each user of such a directory in
+//! `TMPDIR/codex-bwrap-synthetic-mount-targets-UID/…/PID`, even of a directory that existed before.
+//! While it does so, it holds the lock file `lock` in the same register (0.153.4 and 0.169.0). A
+//! killed command leaves both the directory and the note behind.
 //!
-//! Removing a mount target of a running sandbox would remove the protection of the path.
-//! So nothing is removed while any noted sandbox runs, and none can start meanwhile.
+//! Removing the mount target of a running sandbox would remove the protection of the path. So
+//! nothing is removed while any noted sandbox runs, and the lock keeps new ones from starting
+//! meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -49,8 +50,8 @@ impl MountTargets {
         self.0.extend(missing.take(free));
     }
 
-    /// Removes the noted paths that now exist and are empty, unless a sandbox runs.
-    /// Without a register, no sandbox has created any.
+    /// Removes the noted paths that now exist and are empty, unless a sandbox runs. If there is no
+    /// register, no sandbox has created any mount target.
     pub(super) fn remove(&self, register: &Path) {
         let Some(_lock) = lock(register) else {
             return;

@@ -50,8 +50,7 @@ pub enum Act<'a> {
     Cancelled(&'a str),
 }
 
-/// Is notified of the engine's actions. Its methods must not block for long: the engine
-/// waits for them.
+/// Receives the engine's actions. Its methods must not block for long: the engine waits for them.
 pub trait EngineObserver: Send + Sync {
     /// A thread was opened by this request, and can be prompted from now on.
     fn opened(&self, thread: &ThreadId, start: &StartThread) {
@@ -88,8 +87,8 @@ pub trait EngineObserver: Send + Sync {
         let _ = thread;
     }
 
-    /// The recorded settings of a thread that the engine does not know, as it was last
-    /// used before the program started.
+    /// The recorded settings of a thread that the engine does not know because it was last used
+    /// before the program started.
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {
         let _ = thread;
         None

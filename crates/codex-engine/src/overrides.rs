@@ -1,15 +1,15 @@
-//! Overrides of Codex's configuration for one thread: keys with dots, or tables.
+//! Overrides of Codex's configuration for one thread: dotted keys, or tables.
 //!
-//! Codex merges them in random order, and a table replaces what was merged before it. So nothing may
-//! stand beside a table that holds it.
+//! Codex merges them in random order, and a table replaces all values that were merged into it
+//! before. So a table must contain every value that belongs to it: none may be a separate key.
 
 use codex_config::profile::overlay;
 use serde_json::{Map, Value};
 
 /// Sets the value at a path of names.
 ///
-/// If the overrides have a table that holds it, the value goes there, and so does everything else
-/// that they say about this table.
+/// If the overrides have a table that contains the path, the value goes into that table, together
+/// with all separate keys that belong to the table.
 pub fn set(overrides: &mut Map<String, Value>, path: &[&str], value: Value) {
     let splits = (1..path.len()).map(|length| path.split_at(length));
     let tables = splits.map(|(outer, inner)| (outer.join("."), inner));
@@ -24,13 +24,13 @@ pub fn set(overrides: &mut Map<String, Value>, path: &[&str], value: Value) {
     }
 }
 
-/// Puts everything that is written outside of a table but belongs to it into the table. A key with
-/// dots takes precedence over the same key in the table.
+/// Moves all separate keys that belong to a table into that table. A dotted key takes precedence
+/// over the same key in the table.
 pub(crate) fn complete_tables(overrides: &mut Map<String, Value>) {
     let tables = overrides.iter().filter(|(_, value)| value.is_object());
     let tables: Vec<String> = tables.map(|(key, _)| key.clone()).collect();
     for table in tables {
-        // One that belongs to another table is there by now.
+        // A table within another one has been moved into it by now.
         if overrides.contains_key(&table) {
             complete(overrides, &table);
         }
@@ -47,8 +47,7 @@ fn complete(overrides: &mut Map<String, Value>, key: &str) {
     }
 }
 
-/// Removes everything that is written outside of a table but belongs to it, with keys that count
-/// from the table.
+/// Removes the separate keys that belong to a table. The returned keys are relative to the table.
 fn take_parts(overrides: &mut Map<String, Value>, table: &str) -> Vec<(String, Value)> {
     let prefix = format!("{table}.");
     let keys = overrides.keys().filter(|key| key.starts_with(&prefix));
@@ -60,8 +59,8 @@ fn take_parts(overrides: &mut Map<String, Value>, table: &str) -> Vec<(String, V
     parts.collect()
 }
 
-/// Inserts a value at a path of tables, which are made where there is none. A table is laid over
-/// one that is there.
+/// Inserts a value at a path of tables, creating missing ones. If both the old and the new value
+/// are tables, the new one is merged over the old one.
 fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
     let Some((first, rest)) = path.split_first() else {
         return;

@@ -1,28 +1,28 @@
-//! Stops and kills processes that Codex's commands left running, while the repository of
-//! a run is inspected.
+//! Stops and kills processes that Codex's commands left running, while the repository of a run is
+//! inspected.
 //!
-//! A command may leave a background process that changes files between two steps of an
-//! inspection. Every process below Codex is stopped until the inspection is over; Codex
-//! itself continues. Processes that keep starting others cannot be stopped one by one, so
-//! the commands are killed instead.
+//! A command may leave a background process that changes files between two steps of an inspection.
+//! Every process below Codex is stopped until the inspection is over; Codex itself continues.
+//! Processes that keep starting others cannot be stopped one by one, so in that case the commands
+//! are killed instead.
 //!
-//! Codex starts each command in a session of its own, and its MCP servers in its own
-//! session, which no process of a command can join. A command in Codex's sandbox has a PID
+//! Codex starts each command in a separate process session. Codex's MCP servers are in Codex's own
+//! process session, which no process of a command can join. A sandboxed command has a PID
 //! namespace, and all processes in it end with the first one.
 //!
-//! A process that exits as soon as it has started the next one has mostly exited before
-//! it can be read. If its parent is stopped, it remains as a zombie: a new zombie counts
-//! as running, and its group is signalled.
+//! A process that starts a successor and exits at once has usually exited before it can be read. If
+//! its parent is stopped, it remains as a zombie: a new zombie counts as running, and its group is
+//! signalled.
 //!
-//! Stopping is no barrier against a hostile process: a timer of its own can continue it.
-//! Steps that must not be disturbed run after the commands were killed.
+//! Stopping is no barrier against a hostile process, which can have a timer continue it. Steps that
+//! must not be disturbed run after the commands were killed.
 //!
-//! If several threads share an app-server, the commands of each get their own variable, a
-//! [`CommandMark`]. A process belongs to a thread if it has the mark, or is below or in
-//! the session of a process with the mark. A process that has shed all of that is killed
+//! If several threads share an app-server, the commands of each get a distinct variable, a
+//! [`CommandMark`]. A process belongs to a thread if it has the mark, is a descendant of a process
+//! with the mark, or is in the process session of one. A process that has shed all three is killed
 //! when no thread is working any more.
 //!
-//! Nothing is stopped or killed where the system has no `/proc`.
+//! On systems without `/proc`, nothing is stopped or killed.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -41,7 +41,7 @@ use super::overrides;
 /// How long the processes have to stop before the commands are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long killed commands have to end.
+/// How long killed commands may take to exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The pause before processes are listed again if no new ones were found: signalled
@@ -289,9 +289,9 @@ fn kill_until_gone(
     }
 }
 
-/// Signals the processes and their groups. A signal to a group reaches all its processes
-/// at once, also those that are just being started. The groups of commands are in
-/// sessions of their own, so they contain no other processes.
+/// Signals the processes and their groups. A signal to a group reaches all its processes at once,
+/// including those that are just being started. Commands have their own process sessions, so their
+/// groups contain no other processes.
 fn signal_commands(commands: &[Process], signal: Signal) {
     let groups: BTreeSet<Pid> = commands.iter().map(|process| process.group).collect();
     for group in groups {

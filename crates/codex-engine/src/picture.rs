@@ -87,8 +87,8 @@ impl Picture {
     }
 }
 
-/// Private copies of the pictures that Codex opens by their paths, so that Codex opens
-/// the content that was checked. They are removed when this is dropped.
+/// Private copies of the pictures that Codex opens by path. They ensure that Codex opens the
+/// content that was checked, and are removed when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct PictureCopies {
     /// The pictures for Codex, in their order.
@@ -129,8 +129,8 @@ fn directory_of_copies() -> io::Result<Scratch> {
     Scratch::make(&scratch::place(PLACE)?)
 }
 
-/// Writes a copy under the picture's name, since Codex tells the model the name. Commas
-/// are replaced, as one would end the name on Codex's command line.
+/// Writes a copy under the picture's name, since Codex tells the model that name. Replaces commas,
+/// since a comma would end the name on Codex's command line.
 #[expect(
     clippy::disallowed_methods,
     reason = "a new file in a directory that is ours alone"
@@ -154,7 +154,7 @@ fn check_file(path: &Path) -> Result<(), PictureError> {
 
 fn read_file(path: &Path) -> Result<Vec<u8>, PictureError> {
     let (file, mut bytes) = open_file(path)?;
-    // It may have grown since its size was checked.
+    // The file may have grown since its size was checked.
     let read = file.take(SIZE_LIMIT).read_to_end(&mut bytes);
     read.map_err(|error| PictureError::Unreadable {
         path: path.to_owned(),
@@ -168,7 +168,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, PictureError> {
     }
 }
 
-/// Opens a picture and checks its beginning, which is returned too.
+/// Opens a picture and checks its first bytes, which are returned with the file.
 fn open_file(path: &Path) -> Result<(File, Vec<u8>), PictureError> {
     let unreadable = |error| PictureError::Unreadable {
         path: path.to_owned(),

@@ -26,8 +26,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The cursor at which a reader continues: `cursor`, but not before the events that
-    /// have been read.
+    /// The cursor at which a reader continues: `cursor`, or the first unread event if that is
+    /// later.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Engine {
                 true => has_news(&entry, poll.cursor),
                 false => now != before,
             };
-            // An open question is not new, but must not expire during the wait.
+            // An open question is no news, but must not expire during the wait.
             let for_reader =
                 deciding == Decider::Reader || entry.look(|machine, _| machine.has_dismissed());
             let awaits_reader =
@@ -119,7 +119,7 @@ impl Engine {
             let state = loop {
                 revision.mark_unchanged();
                 let state = entry.state();
-                // The watch ends only with the entry, which this holds.
+                // The watch ends only with the entry, which this function holds.
                 if state != State::Running || revision.changed().await.is_err() {
                     break state;
                 }

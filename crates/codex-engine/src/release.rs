@@ -42,8 +42,8 @@ pub async fn release_of(codex: &CodexBinary) -> Option<Release> {
     }
 }
 
-/// The release of a Codex that was installed with npm, from `package.json`. Codex is not
-/// run.
+/// The release of a Codex that was installed with npm, read from `package.json` without running
+/// Codex.
 pub fn noted_release(codex: &CodexBinary) -> Option<Release> {
     as_noted_by_npm(&codex.native)
 }

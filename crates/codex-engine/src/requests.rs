@@ -21,10 +21,10 @@ const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most attempts of a request that Codex asks to repeat later.
 const ATTEMPTS: u32 = 6;
 
-/// The pause before the second attempt; it doubles for each further one.
+/// The pause before the second attempt. It doubles before each further attempt.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// Makes a request, again after a pause while Codex says that it can be repeated later.
+/// Makes a request, and repeats it after a pause while Codex says that it can be repeated later.
 ///
 /// # Errors
 ///

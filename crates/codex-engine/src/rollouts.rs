@@ -1,5 +1,5 @@
-//! Codex's own files of sessions: `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl` in its
-//! home (0.104.0 to 0.169.0), with a line for each item.
+//! Rollouts: Codex's own files of sessions, `sessions/YEAR/MONTH/DAY/rollout-TIME-ID.jsonl` in its
+//! home (0.104.0 to 0.169.0), with one line for each item.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ const SESSIONS: &str = "sessions";
 /// The directory of archived rollouts, in Codex's home.
 const ARCHIVED: &str = "archived_sessions";
 
-/// The most directories that are searched: those of 20 years, one per day.
+/// The most directories that are searched, one for each day: about 20 years.
 const DIRECTORIES: usize = 8000;
 
 /// The longest first line that is read, in bytes. It holds instructions, too.
@@ -33,7 +33,7 @@ pub enum Rollout {
     At(PathBuf),
     /// There is no rollout.
     Missing,
-    /// There are more directories than are searched.
+    /// There are more directories than the search visits.
     Unknown,
 }
 
@@ -42,7 +42,7 @@ pub enum Rollout {
 pub enum Matches {
     /// All sessions with the prefix, in order.
     All(Vec<ThreadId>),
-    /// There are more directories than are searched.
+    /// There are more directories than the search visits.
     TooMany,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum StartDirectory {
     In(PathBuf),
     /// There is no rollout.
     Missing,
-    /// The rollout does not name it, or there are more directories than are searched.
+    /// The rollout does not name it, or there are more directories than the search visits.
     Unknown,
 }
 

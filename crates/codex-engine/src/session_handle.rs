@@ -23,18 +23,19 @@ use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::{Event, FollowCursor, FollowedEvent};
 use crate::logic::session::{SentPrompt, State};
 
-/// A session, for a person at a terminal, for a task, or for the client of another engine. The
-/// bound of the client that has opened the session holds here too, and that client's observer keeps
-/// the record.
+/// A session, for holders other than its client: a person at a terminal, a task, or the client of
+/// another engine. The bound of the client that opened the session applies to every holder, and
+/// that client's observer keeps the record.
 #[derive(Clone)]
 pub struct SessionHandle {
     entry: Arc<Entry>,
     hub: Arc<Hub>,
-    /// The setting that keeps commands in the sandbox for whoever has this handle.
+    /// The setting that keeps commands in the sandbox for the holder of this handle, if there is
+    /// one.
     bound: Option<String>,
 }
 
-/// How Codex's own interactive program is opened on a session.
+/// The data with which Codex's own interactive program opens a session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// The program.
@@ -52,7 +53,7 @@ pub struct Attachment {
 
 impl Debug for Attachment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // No log may have the token.
+        // The token must not appear in logs.
         f.debug_struct("Attachment")
             .field("address", &self.address)
             .field("thread", &self.thread)
@@ -63,7 +64,7 @@ impl Debug for Attachment {
 /// Why no other program can be opened on a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttachRefused {
-    /// A program of Codex knows no bounds of ours.
+    /// The session has a bound, and Codex's own program does not know our bounds.
     #[error(
         "the client of session {0} has a `max_sandbox`, and Codex's own program does not keep to it"
     )]
@@ -78,7 +79,7 @@ pub enum AttachRefused {
         /// Its thread.
         thread: ThreadId,
     },
-    /// Its directories cannot be used, such as one that was replaced.
+    /// The directories of the thread cannot be used, for example because one was replaced.
     #[error("{0}")]
     Workspace(String),
     /// The app-server has no port.
@@ -98,7 +99,7 @@ pub enum AttachRefused {
 /// Events of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventPage {
-    /// The events, oldest first. A text that may grow yet is not among them.
+    /// The events, oldest first, without the texts that may still grow.
     pub events: Vec<Event>,
     /// The number of the first event after them.
     pub next: u64,
@@ -154,7 +155,7 @@ impl Engine {
 }
 
 impl SessionHandle {
-    /// The same for somebody with a bound of their own.
+    /// The same session with another bound, for a holder that has its own.
     #[must_use]
     pub fn within(self, bound: Option<String>) -> Self {
         Self { bound, ..self }
@@ -208,15 +209,15 @@ impl SessionHandle {
         self.entry.look(|machine, _| machine.has_turn())
     }
 
-    /// The setting that keeps its commands in the sandbox, if there is one. Neither the one who
-    /// decides nor the client that began the session leaves its bound.
+    /// The setting that keeps commands of the session in the sandbox, if there is one. It applies
+    /// if either this handle's holder or the client that opened the session has a bound.
     #[must_use]
     pub fn sandbox_bound(&self) -> Option<String> {
         let own = self.bound.clone();
         own.or_else(|| self.entry.owner().sandbox_bound)
     }
 
-    /// The open questions. To look at them here does not count as showing them to the client.
+    /// The open questions. Reading them here does not count as showing them to the client.
     #[must_use]
     pub fn questions(&self) -> Vec<OpenQuestion> {
         self.entry.look(|machine, _| open_questions(machine))
@@ -238,7 +239,7 @@ impl SessionHandle {
         decisions::decide(&self.entry, bound.as_ref(), by, action, decision, note)
     }
 
-    /// Leaves a question that the client's user dismissed to the readers of the session.
+    /// Leaves a question that the client's user has dismissed to the readers of the session.
     pub fn dismiss(&self, action: &ActionId) {
         self.entry
             .change(|machine, now| machine.dismiss(action, now));
@@ -258,8 +259,8 @@ impl SessionHandle {
         closing::cancel(&self.hub, &self.entry, &*self.entry.owner().observer, why).await;
     }
 
-    /// Tells how Codex's own interactive program is opened on the session. Turns that are begun
-    /// there count as turns of the session from now on.
+    /// Returns the data with which Codex's own interactive program opens the session. From then on,
+    /// turns that are begun in that program count as turns of the session.
     ///
     /// # Errors
     ///
@@ -291,9 +292,9 @@ impl SessionHandle {
         })
     }
 
-    /// What a follower of the event log has not read yet, with texts as far as they have grown;
-    /// `most` new events at most. As with [`events`](Self::events), this does not count as reading
-    /// them. Moves the cursor.
+    /// The news for a follower of the event log: additions to texts, and `most` new events at most.
+    /// Advances the cursor. As with [`events`](Self::events), the events still count as unread for
+    /// the client.
     #[must_use]
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         self.entry
@@ -316,21 +317,21 @@ impl SessionHandle {
         })
     }
 
-    /// The number of the first event that its log has ever had. The log of a session that another host
-    /// had before begins anew.
+    /// The number of the first event in the history of the log. A session taken over from an
+    /// earlier host has a log that begins at a new number.
     #[must_use]
     pub fn first_event(&self) -> u64 {
         self.entry.look(|machine, _| machine.log().first_id())
     }
 
-    /// Changes with every write to the event log, and with every change of the session.
+    /// A watch that changes with every write to the event log and every change of the session.
     #[must_use]
     pub fn watch_news(&self) -> watch::Receiver<u64> {
         self.entry.watch_news()
     }
 
-    /// The events from number `cursor` on, `most` at most. To look at them here does not count as
-    /// reading them: a client still gets each as unread.
+    /// The events from number `cursor` on, `most` at most. They still count as unread for the
+    /// client.
     #[must_use]
     pub fn events(&self, cursor: u64, most: usize) -> EventPage {
         self.entry.look(|machine, _| {

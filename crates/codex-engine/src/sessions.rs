@@ -16,8 +16,9 @@ const SESSIONS: usize = 1000;
 /// The most threads of sub-agents that are known at a time.
 const CHILDREN: usize = 10_000;
 
-/// The most threads whose settings are remembered after the end of their session: each takes about
-/// 1.3 KiB. Of further threads only Codex's rollout remains, as of all when the process ends.
+/// The most threads whose settings are remembered after their session has ended; each takes about
+/// 1.3 KiB. For further threads, only Codex's rollout remains, as it does for all threads when the
+/// process ends.
 const REMEMBERED: usize = 500;
 
 #[derive(Default)]
@@ -29,7 +30,7 @@ struct Tables {
     /// The IDs in the order in which the sessions began.
     order: VecDeque<SessionId>,
     remembered: HashMap<ThreadId, StartThread>,
-    /// The remembered threads, the one whose last session ended first is the first.
+    /// The remembered threads, in the order in which their last sessions ended.
     remembered_order: VecDeque<ThreadId>,
 }
 
@@ -89,15 +90,15 @@ impl Tables {
     }
 }
 
-/// The session of a thread for which one was to be added.
+/// The session of a thread, after an attempt to add one.
 pub(super) enum AddedSession {
-    /// The added session, and the session that was removed from the list for it. The thread of
-    /// the latter is known until [`Sessions::forget`].
+    /// The session was added. Holds it, and the session that was removed from the list to make
+    /// room. The thread of the latter is known until [`Sessions::forget`].
     New {
         entry: Arc<Entry>,
         evicted: Option<Arc<Entry>>,
     },
-    /// The session that the thread has got meanwhile.
+    /// Another session of the thread was added in the meantime.
     Existing(Arc<Entry>),
 }
 
@@ -112,8 +113,8 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Adds a session. If the thread has got another one meanwhile, returns that; a
-    /// cancelled one is replaced.
+    /// Adds a session. If its thread has got another one in the meantime, returns that one, unless
+    /// it is cancelled: a cancelled session is replaced.
     pub(super) fn add(&self, entry: Entry) -> Result<AddedSession, TooManySessions> {
         let mut tables = self.lock();
         if let Some(already) = tables.by_thread.get(&entry.thread)
@@ -144,7 +145,7 @@ impl Sessions {
                 self.forget(&entry);
             }
             if !effects.is_empty() {
-                // Watchers have to be woken.
+                // Wakes the watchers.
                 entry.change(|_, _| ());
                 to_do.push((entry, effects));
             }
@@ -162,8 +163,9 @@ impl Sessions {
         self.lock().erase(entry);
     }
 
-    /// Registers the thread of a sub-agent of a session's thread. It stays with the first session
-    /// that is not cancelled: a step may name the threads of others.
+    /// Registers the thread of a sub-agent that a session's thread started. If several sessions
+    /// claim it, it stays with the first one that is not cancelled, since a step may also name
+    /// sub-agents of other threads.
     pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) {
         let mut tables = self.lock();
         let known = tables.by_child.get(child);
@@ -181,8 +183,8 @@ impl Sessions {
         own.map(|(child, _)| child.clone()).collect()
     }
 
-    /// The session responsible for questions of a thread: its own, or that of the thread
-    /// which started it.
+    /// The session that answers for the questions of a thread: its own session, or for a sub-agent
+    /// the session whose thread started it.
     pub(super) fn responsible(&self, thread: &str) -> Option<Arc<Entry>> {
         let tables = self.lock();
         let own = tables.by_thread.get(thread);

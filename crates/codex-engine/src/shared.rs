@@ -24,8 +24,8 @@ use super::mount_targets::{MountTargets, register_in};
 use super::unloading::UNLOAD_TIMEOUT;
 use crate::logic::session::Session;
 
-/// How long shutting down may take: the 5 s in which Codex may end by itself, and 2 s in which its
-/// guard ends it.
+/// How long shutting down may take: 5 s for Codex to exit by itself, 2 s for its guard to end it,
+/// and a margin.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Whether Codex has ended.
@@ -56,10 +56,10 @@ pub(super) struct SharedCodex {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Agreement {
     pub(super) launch: Option<Launch>,
-    /// The program, as it was found: an updated Codex is another one.
+    /// The program file as it was found. A changed file, as after an update, is another program.
     program: Option<ProgramFile>,
-    /// The search paths of the process: Codex's commands can write in the directory of a client,
-    /// and Codex must find no program there.
+    /// The search paths of the process, without the directory of the client: Codex's commands can
+    /// write there, and Codex must not find a program there.
     search_paths: Vec<(OsString, OsString)>,
     /// Further terms of the engines' owners, such as bounds, which must be equal.
     terms: String,
@@ -81,7 +81,7 @@ impl Agreement {
         Some(&self.program.as_ref()?.path)
     }
 
-    /// Whether these agree in all but the program.
+    /// Whether these agreements are equal except for the program.
     fn agrees_but_for_program(&self, other: &Self) -> bool {
         let with_its_program = Self {
             program: other.program.clone(),
@@ -197,15 +197,16 @@ pub struct SharedSession {
     pub terms: String,
 }
 
-/// An app-server of several.
+/// One of the app-servers of this process.
 struct Member {
     codex: Arc<SharedCodex>,
-    /// Since when it has been seen unused.
+    /// The time from which on it was seen unused.
     unused_since: Option<Instant>,
 }
 
 impl Member {
-    /// Whether an engine has joined, a session works on, or one is open in Codex's own program.
+    /// Whether an engine has joined it, a session is working, or a session is open in Codex's own
+    /// program.
     fn is_used(&self) -> bool {
         let all = self.codex.hub.sessions.all();
         let is_used = |entry: &Arc<Entry>| entry.state().is_at_work() || entry.is_attached();
@@ -214,9 +215,9 @@ impl Member {
 }
 
 impl AppServers {
-    /// App-servers that the next process can [take over](Self::adopt) if this one is killed,
-    /// where Codex can listen on a port. `new_adoption_socket` returns the path of the socket by
-    /// which one more is taken over.
+    /// Creates a set of app-servers that the next process can [take over](Self::adopt) if this one
+    /// is killed, where Codex can listen on a port. `new_adoption_socket` returns a new path for
+    /// the adoption socket of each app-server.
     #[must_use]
     pub fn adoptable(new_adoption_socket: impl Fn() -> PathBuf + Send + Sync + 'static) -> Self {
         Self {
@@ -225,8 +226,9 @@ impl AppServers {
         }
     }
 
-    /// The app-server of those who agree with this client in everything that counts. A client that
-    /// has sessions from before an update of Codex, by its ID, keeps the app-server that has them.
+    /// The app-server whose agreement equals that of this client; it is added if there is none. A
+    /// client whose ID has sessions from before an update of Codex keeps the app-server with those
+    /// sessions.
     pub(super) fn of(
         &self,
         client: &CodexStart,
@@ -272,7 +274,7 @@ impl AppServers {
         let start = CodexStart {
             launch: launch.clone(),
             env: [agreement.search_paths.as_slice(), env].concat(),
-            // No client's: that directory may be removed while others still work.
+            // Not the directory of a client, which may be removed while other clients still work.
             directory: Some(PathBuf::from("/")),
         };
         let mut codex = SharedCodex::new(start);
@@ -307,8 +309,8 @@ impl AppServers {
         all.iter().flat_map(of_one).collect()
     }
 
-    /// Ends the app-servers that have been seen unused for at least `long`: those without an
-    /// engine and a session at work. Their threads can be resumed.
+    /// Ends the app-servers that have been seen unused for at least `long`: no engine has joined
+    /// them, and no session works. Their threads can be resumed.
     pub async fn end_unused(&self, long: Duration) {
         let mut unused = Vec::new();
         self.all().retain_mut(|one| {
@@ -341,8 +343,8 @@ impl AppServers {
         sessions.collect()
     }
 
-    /// A number that is another one after a session was added, changed or removed. Texts of Codex do
-    /// not count.
+    /// A number that changes whenever a session is added, changed or removed, but not with Codex's
+    /// texts.
     #[must_use]
     pub fn revision(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -352,7 +354,7 @@ impl AppServers {
         hasher.finish()
     }
 
-    /// Notes that no other process may take the app-servers over, whatever happens to this one.
+    /// Prevents other processes from taking the app-servers over if this one dies.
     pub fn be_last_owner(&self) {
         for one in self.all().iter() {
             let running = one.codex.backend.running();

@@ -30,7 +30,7 @@ pub(super) struct StderrLog {
     listening: JoinHandle<()>,
 }
 
-/// The end of a Codex's stderr, displayed as a clause after a sentence.
+/// The end of a Codex's stderr. It is displayed as a clause that continues a sentence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StderrTail(String);
 
@@ -55,7 +55,7 @@ impl StderrLog {
         // The last lines may not have been read yet.
         let _ = timeout(TAIL_TIMEOUT, self.listening).await;
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // A warning is no reason, and a reason is displayed within a sentence.
+        // A warning is not the cause of a failure, and the cause is displayed within a sentence.
         let reasons = kept.lines().filter(|line| !is_warning(line));
         let reasons: Vec<&str> = reasons
             .map(|line| line.trim().trim_end_matches('.'))

@@ -1,7 +1,6 @@
-//! Background terminals of a session's thread, listed and ended on request.
+//! Background terminals of a session's thread: listing and ending them on request.
 //!
-//! The session machine ends them by itself when a turn is interrupted and when a session
-//! ends.
+//! The session machine ends them by itself when a turn is interrupted and when a session ends.
 
 use std::sync::Arc;
 
@@ -109,8 +108,8 @@ impl Engine {
         }
     }
 
-    /// Makes a request to the app-server in which the thread is loaded; `None` if there
-    /// is none, and so no terminal.
+    /// Makes a request to the app-server that has the thread loaded. `None` if no app-server has:
+    /// then the thread has no terminals.
     async fn ask_holder<T: DeserializeOwned>(
         &self,
         entry: &Entry,

@@ -22,9 +22,8 @@ pub trait ThreadTools: Send + Sync {
         false
     }
 
-    /// Answers a call. The tool may be missing in [`describe`](Self::describe), as a
-    /// thread keeps the tools with which it was begun. The future is dropped when the
-    /// turn ends.
+    /// Answers a call. [`describe`](Self::describe) may not list the tool, as a thread keeps the
+    /// tools with which it was begun. The future is dropped when the turn ends.
     fn call(&self, call: ToolInvocation) -> BoxFuture<'static, Reply>;
 }
 

@@ -71,8 +71,8 @@ impl Engine {
         Ok(opened(&entry, started.sandbox))
     }
 
-    /// Resumes a thread: one of ours, or any other that Codex can resume. Its earlier
-    /// settings are set again. An archived thread is unarchived.
+    /// Resumes a thread, whether we or another client of Codex began it. Its earlier settings are
+    /// applied again. An archived thread is unarchived.
     ///
     /// # Errors
     ///
@@ -137,8 +137,8 @@ impl Engine {
         start: StartThread,
         running: Running,
     ) -> Result<OpenThread, EngineError> {
-        // Added before anything is waited for: of several requests, the settings in Codex are
-        // those of the one that it has answered first.
+        // The session is added before the next await: if several requests resume the thread, Codex
+        // has the settings of the request that it has answered first.
         let entry = match self.add_session(response, Origin::Existing, start, running)? {
             AddedSession::New { entry, .. } => entry,
             AddedSession::Existing(entry) => return self.resume_live(&entry, requested).await,
@@ -153,8 +153,8 @@ impl Engine {
         Ok(opened)
     }
 
-    /// The tools that a resumed thread lacks: Codex accepts none later. None if that cannot
-    /// be determined: the thread works anyway.
+    /// The tools that a resumed thread lacks, since Codex accepts no tools later. Empty if they
+    /// cannot be determined: the thread works anyway.
     async fn missing_tools(&self, resumed: &ThreadResponse) -> Vec<String> {
         let offered = self.owner.tools.describe();
         let (false, Some(path)) = (offered.is_empty(), resumed.thread.path.clone()) else {
@@ -167,9 +167,9 @@ impl Engine {
         offered.filter(|name| !has.contains(name)).collect()
     }
 
-    /// The directory of a thread that was not begun here. Codex must know whether the
-    /// user trusts it before it reads the directory's files. `None` if Codex has no
-    /// rollout of the thread; it then refuses to resume it.
+    /// The directory of a thread that was not begun here. It must be known before Codex reads the
+    /// directory's files, to state whether the user trusts it. `None` if Codex has no rollout of
+    /// the thread; Codex then refuses to resume it.
     pub(super) async fn start_directory(
         &self,
         thread: &ThreadId,
@@ -185,7 +185,7 @@ impl Engine {
         directory.await?
     }
 
-    /// What is known of a thread's settings.
+    /// The engine's knowledge of a thread's settings.
     #[must_use]
     pub fn known_settings(&self, thread: &ThreadId) -> KnownSettings {
         match self.codex.hub.sessions.remembers(thread.as_str()) {
@@ -200,8 +200,8 @@ impl Engine {
         }
     }
 
-    /// The settings that a thread had: those that are remembered, or else those that were
-    /// recorded before the program started.
+    /// The settings that a thread had: the remembered ones, or else those recorded before the
+    /// program started.
     pub(super) fn earlier_settings(&self, thread: &ThreadId) -> StartThread {
         let remembered = self.codex.hub.sessions.recall(thread.as_str());
         remembered.unwrap_or_else(|| StartThread {
@@ -228,7 +228,8 @@ impl Engine {
             session: entry.id.clone(),
         })?;
         self.load(entry).await?;
-        // A prompt may have come meanwhile. It drops later changes once Codex has accepted it.
+        // A prompt may have arrived in the meantime. Once Codex accepts the prompt, later changes
+        // would be lost.
         if is_busy() {
             return Err(EngineError::Busy(PromptRefused::Running));
         }
@@ -290,9 +291,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The error of a missing login, or of a configuration that Codex cannot load. The
-    /// app-server is ended, as it would notice neither a later login nor a corrected
-    /// configuration, unless it works for threads that need none.
+    /// The error for a missing login, or for a configuration that Codex cannot load. Ends the
+    /// app-server, since it would notice neither a later login nor a corrected configuration,
+    /// unless it works for threads that need neither.
     fn login_error(&self, server: &AppServer) -> EngineError {
         if self.under_way().0 == 0 {
             server.connection().close(Closing::Abrupt);
@@ -338,9 +339,9 @@ impl Engine {
         Ok(added)
     }
 
-    /// A working directory, absolute and without links: Codex gets the path that is
-    /// checked before each prompt. Codex would accept a missing directory, and every
-    /// command in it would fail, so it is checked here.
+    /// Resolves a working directory to an absolute path without links, so that Codex gets the path
+    /// that is checked before each prompt. Checks that the directory exists: Codex would accept a
+    /// missing one, and every command in it would fail.
     ///
     /// # Errors
     ///
@@ -407,11 +408,11 @@ impl Engine {
         Ok(thread)
     }
 
-    /// The user's trust in a directory, and Codex's configuration there. The directory's own
-    /// files are read on another thread.
+    /// The user's trust in a directory, and Codex's configuration there. Reads the directory's own
+    /// files on another thread.
     ///
-    /// Codex's own `config/read` considers only its list of trusted directories, and
-    /// would use a repository's file that has changed since the user trusted it.
+    /// Codex's own `config/read` considers only its list of trusted directories. It would use a
+    /// repository's file that has changed since the user trusted the repository.
     pub(super) async fn configured(
         &self,
         profile: Option<ProfileName>,
@@ -444,21 +445,21 @@ impl Engine {
         }
     }
 
-    /// Warns of rules of the user's by which git leaves this sandbox.
+    /// A warning about the user's rules that let git leave this sandbox, if there are any.
     pub fn git_rules_warning(&self, sandbox: Option<SandboxMode>) -> Option<String> {
         let rules = GitRules::of(&self.options.codex_home);
         let rules = rules.filter(|_| sandbox != Some(SandboxMode::DangerFullAccess))?;
         Some(format!("{rules}. {}", GitRules::HINT))
     }
 
-    /// Whether there are rules of the user's, or in the repository with this top, by which a
-    /// command may leave the sandbox without a question.
+    /// Whether the user, or the repository with this top directory, has rules that let a command
+    /// leave the sandbox without a question.
     pub fn has_command_rules(&self, top: &Path) -> bool {
         has_rules(&self.options.codex_home) || has_rules(&top.join(".codex"))
     }
 
-    /// The thread's settings, merged over those of the profile, with nothing beside a table that
-    /// holds it.
+    /// The thread's settings, merged over those of the profile. No override is left outside of the
+    /// table that it belongs to.
     pub(super) fn with_profile(&self, settings: &Settings) -> Result<ThreadSettings, EngineError> {
         let mut thread = settings.thread.clone();
         if let Some(profile) = &settings.profile {
@@ -480,8 +481,8 @@ fn opened(entry: &Entry, sandbox: ReportedSandbox) -> OpenThread {
     }
 }
 
-/// The directory of a resumed thread that only Codex knows. If it is refused, the thread
-/// is unloaded, so that it can be resumed with another directory.
+/// The directory of a resumed thread, as reported by Codex because nobody else knows it. If the
+/// directory is refused, the thread is unloaded, so that it can be resumed with another directory.
 fn reported_directory(
     server: &AppServer,
     resumed: &ThreadResponse,
@@ -514,10 +515,10 @@ async fn resume_in(
         resumed.map_err(|error: EngineError| error.about(thread))
     };
     match resuming().await {
-        // It may be archived: unloading a thread archives it for a moment, and we may have been
-        // killed meanwhile.
+        // The thread may be archived: unloading archives it for a moment, and this process may have
+        // been killed in that moment.
         Err(EngineError::NoThread(_)) => {
-            // Another process may have restored it just now: what counts is whether it resumes.
+            // Another process may have restored it just now: only the attempt to resume it counts.
             if let Err(error) = closing::unarchive(server, thread).await {
                 tracing::debug!("the thread is not restored: {error}");
             }

@@ -1,8 +1,8 @@
 //! Calls of our tools by Codex's threads.
 //!
-//! A call waits in Codex without a limit, so each one is answered: by the tool, or by a
-//! refusal if the session is over. When the turn of a call ends, Codex no longer expects
-//! an answer, without reporting that.
+//! Codex waits for an answer without a time limit, so each call is answered: by the tool, or by a
+//! refusal once the session is over. When the turn of a call ends, Codex silently stops expecting
+//! an answer.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use super::sessions::Sessions;
 use super::thread_tools::{Reply, ToolInvocation};
 use crate::logic::session::{IncomingQuestion, Session};
 
-/// The approval policy that asks nobody.
+/// The approval policy under which Codex asks nobody.
 const NEVER: &str = "never";
 
 /// The name of the server in the question about a call.
 const OURS: &str = "codex-mcp";
 
-/// The answer to a call that an earlier host has begun: it is not executed twice.
+/// The answer to a call that an earlier host began. Such a call is not executed again.
 const UNKNOWN_OUTCOME: &str = "the process that executed this call has ended, and it is not known \
     whether the call was executed; find out before you call it again";
 
-/// Who reports the step of a call.
+/// The party that reports the step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StepReporter {
-    /// Codex, or nobody, as for calls of sub-agents.
+    /// Codex. Calls of sub-agents are not reported at all.
     Codex,
     /// This engine: Codex before 0.106 reports no steps for calls.
     Us,
@@ -98,7 +98,8 @@ impl PendingCall {
         self.report_step("item/completed", Some(&reply.answer));
         let (entry, request) = (Arc::clone(&self.entry), self.request.clone());
         let delivered = move || {
-            // Until then, Codex repeats the call to the next host.
+            // Called only after the answer has been written: until then, Codex repeats the call to
+            // the next host.
             entry.end_call(&request);
             if let Some(delivered) = reply.delivered {
                 delivered();
@@ -151,7 +152,7 @@ impl PendingCall {
             return Err("it needs an approval, and the approval policy is never");
         }
         let id = new_action_id();
-        // The same after a restart of this process: Codex repeats its request.
+        // The ID is the same after a restart of this process, when Codex repeats its request.
         let request = RequestId::Text(format!("{OURS}:{}", self.request.text()));
         let decided = self.entry.expect_decision(request.clone());
         let question = self.question();

@@ -26,7 +26,7 @@ pub struct ToolLimit {
 }
 
 impl ToolLimit {
-    /// In whole seconds, rounded up, as Codex's configuration has it.
+    /// The limit in whole seconds, rounded up, as Codex's configuration requires.
     pub(crate) fn seconds(self) -> u64 {
         self.limit.as_secs() + u64::from(self.limit.subsec_nanos() > 0)
     }

@@ -30,7 +30,7 @@ use crate::picture::{Picture, PictureCopies};
 /// The first release known to limit the length of prompts; 0.107.0 does not.
 const FIRST_WITH_LIMIT: Release = Release::new(0, 110, 0);
 
-/// How long a message for a turn waits for its start, which takes about 0.1 s.
+/// How long a message for a turn waits until the turn has started, which takes about 0.1 s.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
@@ -60,7 +60,7 @@ impl Engine {
             Err(EngineError::NoThread(_)) => {
                 entry.mark_unloaded();
                 match self.begin(&entry, &prompt).await {
-                    // Codex writes a new thread into its file only with the first turn.
+                    // Codex writes a new thread to a rollout only with the first turn.
                     Err(EngineError::NoThread(thread)) if !has_turns => {
                         Err(EngineError::NewThreadLost(thread))
                     }
@@ -117,7 +117,7 @@ impl Engine {
                 Err(error)
             }
             Err(EngineError::Withdrawn(_)) if entry.state() == State::Cancelled => {
-                // The thread was loaded meanwhile for a cancelled session.
+                // The thread was loaded for a session that has been cancelled in the meantime.
                 if self.codex.hub.sessions.is_current(entry) {
                     perform(entry, vec![Effect::LetGo]);
                     let hub = Arc::clone(&self.codex.hub);
@@ -126,7 +126,8 @@ impl Engine {
                 Err(entry.cancelled())
             }
             Err(error) => {
-                // The next host must not take the result of the turn before for that of this call.
+                // Otherwise the next host would take the result of the previous turn for that of
+                // this call.
                 entry.forget_origin(number);
                 let effects = entry.change(|machine, now| machine.refused(number, now));
                 perform(entry, effects);
@@ -153,7 +154,7 @@ impl Engine {
         };
         let mut thread = settings.thread;
         thread.cwd = prompt.overrides.cwd.clone().or(thread.cwd);
-        // As late as possible: Codex resolves the paths again afterwards.
+        // Checked as late as possible, since Codex resolves the paths again afterwards.
         workspace::check(&thread)?;
         let (server, _) = entry.server();
         // The turn may have been interrupted while the thread was loaded.
@@ -180,8 +181,7 @@ impl Engine {
         response
     }
 
-    /// An origin as it is stored: a call of this engine's client, apart from those of other
-    /// clients, or a task.
+    /// The stored form of an origin: a call, qualified by the engine's client, or a task.
     fn named_origin(&self, origin: &TurnOrigin) -> String {
         match origin {
             TurnOrigin::Call(call) => self.named_call(call),
@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// The name of a call of this engine's client among those of all clients.
+    /// The stored form of a call of this engine's client, which is unique among all clients.
     #[must_use]
     pub fn named_call(&self, call: &str) -> String {
         let client = self.owner.client.as_deref().unwrap_or_default();
@@ -244,7 +244,7 @@ impl Engine {
     }
 }
 
-/// The origin of a turn that a task has begun, as it is stored. No client has this name.
+/// The stored form of a task that has begun a turn. No client has this name.
 pub(super) fn named_task(task: &str) -> String {
     format!("task {task}")
 }
@@ -289,7 +289,7 @@ pub(super) async fn steer(
 }
 
 /// Waits until Codex has reported the start of the running turn, at most [`START_TIMEOUT`]. Before
-/// that, its ID may be unknown, and Codex refuses to steer it.
+/// the start, the turn's ID may be unknown, and Codex refuses to steer the turn.
 async fn until_started(entry: &Entry) {
     let mut revision = entry.watch();
     let is_starting = || entry.look(|machine, _| machine.is_starting());

@@ -14,11 +14,12 @@ use super::entry::Entry;
 use super::hub::{Hub, ensure_end};
 use super::observer::Act;
 
-/// The time limit of each half of unloading a thread. Codex takes about 5 ms, 0.104.0 about 60 ms,
-/// and on a busy machine more than 500 ms. Between the halves, no process finds the thread.
+/// The time limit for each of the two steps of unloading a thread, archiving and restoring it.
+/// Codex takes about 5 ms, 0.104.0 about 60 ms, and on a busy machine more than 500 ms. Between the
+/// two, other processes cannot find the thread.
 pub(super) const UNLOAD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why the sweep ends a session. The session itself names the limit.
+/// The reason with which the sweep cancels a session. The session adds the limit.
 const UNUSED: &str = "it has not been used for long";
 
 /// The interval between searches for unused sessions.
@@ -47,13 +48,13 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
             ensure_end(&entry);
             tokio::spawn(unload_when_ended(Arc::clone(&hub), Arc::clone(&entry)));
         }
-        // A session has up to some MB of events, in pieces of all sizes.
+        // A session has up to some MB of events, in allocations of all sizes.
         memory::release_unused();
     }
 }
 
-/// Has Codex unload the thread of a cancelled session once its turn has ended. It stays loaded while a
-/// sub-agent of it, a program that is attached or a successor of the session may use it.
+/// Has Codex unload the thread of a cancelled session once its turn has ended. The thread stays
+/// loaded while a sub-agent, an attached program or a successor of the session may use it.
 pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
     let mut revision = entry.watch();
     while entry.look(|machine, _| machine.has_turn()) {
@@ -75,8 +76,8 @@ pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
     }
 }
 
-/// Has Codex unload the thread of a cancelled session that was removed for another one. Until then
-/// the thread is known, so that a session that resumes it waits.
+/// Has Codex unload the thread of a cancelled session that was removed to make room for another
+/// one. The thread is known until then, so that a session that resumes it waits.
 pub(super) async fn unload_evicted(hub: Arc<Hub>, entry: Arc<Entry>) {
     unload_when_ended(Arc::clone(&hub), Arc::clone(&entry)).await;
     hub.sessions.forget(&entry);
@@ -93,7 +94,7 @@ pub(super) fn is_written(entry: &Entry) -> bool {
 /// 0.169.0) or for good (0.104.0); an archived one is unloaded at once.
 pub(super) async fn unload(hub: &Hub, entry: &Entry) -> UnloadState {
     let Ok(_unloading) = hub.unloading.try_read() else {
-        // Codex is being ended, which unloads it too.
+        // Codex is being ended, which unloads the thread too.
         return UnloadState::MaybeLoaded;
     };
     let (server, _) = entry.server();

@@ -1,9 +1,9 @@
 //! The usage limits of the account: Codex's reports of them, and queries.
 //!
-//! Codex reports them with each turn. Without a recent report, Codex can be asked, and
-//! asks its backend. Before 0.130.0 Codex answers no other request while it waits for its
-//! backend: such a release is asked in an app-server started only for this query. Jobs
-//! that need an answer at the same time share one query.
+//! Codex reports the limits with each turn. Without a recent report, we query Codex, which asks its
+//! backend. Releases before 0.130.0 answer no other request while they wait for the backend, so
+//! they are queried in a separate app-server that is started only for the query. Jobs that need the
+//! limits at the same time share one query.
 
 use std::time::{Duration, SystemTime};
 
@@ -88,9 +88,9 @@ impl Engine {
         self.read_limits(&server).await
     }
 
-    /// The time until which a turn with this provider and model, or the configured ones,
-    /// need not be tried because the account or the model is used up. `refused` is the time until which an earlier
-    /// turn of the same job was refused: Codex rounds 99.5 % to 100, so at 100 % one turn
+    /// The time until which the account or the model is used up, so that a turn with this provider
+    /// and model (or the configured ones) need not be tried. `refused` is the time until which an
+    /// earlier turn of the same job was refused. Codex rounds 99.5 % to 100, so at 100 % one turn
     /// is tried for each reset.
     ///
     /// If the limits are not known, a turn is tried unless one was refused.
@@ -121,9 +121,9 @@ impl Engine {
         }
     }
 
-    /// The limit at which a turn with this provider and model has just failed; `None` if waiting
-    /// does not help because it is not a limit of a ChatGPT account. Once `cancel` is
-    /// cancelled, Codex is not asked.
+    /// The limit at which a turn with this provider and model has just failed; `None` if the login
+    /// is not a ChatGPT account, in which case waiting does not help. Codex is not queried once
+    /// `cancel` is cancelled.
     pub async fn limit_reached(
         &self,
         provider: Option<&str>,

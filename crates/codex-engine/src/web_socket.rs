@@ -21,19 +21,19 @@ pub(super) use tokio_tungstenite::tungstenite::Message;
 /// A connection with an app-server.
 pub(super) type WebSocket = WebSocketStream<TcpStream>;
 
-/// The address in the first request, of which Codex looks at the path alone.
+/// The address in the handshake. Codex considers only its path.
 const ADDRESS: &str = "ws://127.0.0.1/";
 
-/// The longest frame that is sent, in bytes. Codex 0.153.4 and 0.169.0 close the connection at one of
-/// more than 16 MiB.
+/// The longest frame that is sent, in bytes. Codex 0.153.4 and 0.169.0 close the connection when a
+/// frame exceeds 16 MiB.
 const LONGEST_FRAME: usize = 8 << 20;
 
-/// The longest message that is sent, in bytes. Codex closes the connection at a longer one than 64
-/// MiB (the default of the library that it uses, tungstenite).
+/// The longest message that is sent, in bytes. Codex closes the connection when a message exceeds
+/// 64 MiB, the default limit of the library that it uses (tungstenite).
 pub(super) const LONGEST_MESSAGE: usize = 60 << 20;
 
-/// How many times as long as the longest line a message may be. One between the two is skipped
-/// with an error for the waiting caller; a longer one ends the connection.
+/// The limit of a message, as a multiple of the line limit. A message between the two limits is
+/// skipped, and the waiting caller gets an error; a longer one ends the connection.
 const MARGIN: usize = 4;
 
 /// Begins to speak WebSocket on a connection.
@@ -46,7 +46,7 @@ pub(super) async fn open(
     token: &AccessToken,
     line_limit: usize,
 ) -> io::Result<WebSocket> {
-    // Each message is waited for.
+    // Nagle's algorithm would delay messages that somebody waits for.
     stream.set_nodelay(true)?;
     let limit = Some(line_limit.saturating_mul(MARGIN));
     let config = WebSocketConfig::default()
@@ -59,7 +59,7 @@ pub(super) async fn open(
     Ok(web_socket)
 }
 
-/// The JSON in a message; `None` if it is of WebSocket itself.
+/// The JSON in a message; `None` for a control message of WebSocket.
 pub(super) fn text(message: &Message) -> Option<&[u8]> {
     match message {
         Message::Text(text) => Some(text.as_bytes()),
@@ -68,11 +68,11 @@ pub(super) fn text(message: &Message) -> Option<&[u8]> {
     }
 }
 
-/// Sends a line as a message, without its end: in several frames if it is long.
+/// Sends a line as one message, without its line end. A long line is split into several frames.
 ///
 /// # Errors
 ///
-/// Those of the connection, and [`Error::Utf8`] for a line that is no text.
+/// Those of the connection, and [`Error::Utf8`] if the line is not valid UTF-8.
 pub(super) async fn send(
     sink: &mut SplitSink<WebSocket, Message>,
     mut line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The permissions of `workspace-write` besides the working directory.
+//! The permissions of `workspace-write` in addition to writing the working directory.
 
 use std::env;
 use std::ffi::OsString;

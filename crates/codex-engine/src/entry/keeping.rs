@@ -79,7 +79,7 @@ impl Entry {
         lock(&self.kept).record.clone()
     }
 
-    /// The session has all that Codex knows about it.
+    /// Notes that the session now has all that Codex knows about it.
     pub(crate) fn finish_restoring(&self) {
         lock(&self.kept).record = None;
         self.keep();
@@ -98,7 +98,7 @@ impl Entry {
         self.keep_steps();
     }
 
-    /// Forgets the call or the task that has begun this turn: it has failed.
+    /// Forgets the call or task that began this turn, because the turn has failed to begin.
     pub(crate) fn forget_origin(&self, turn: u64) {
         // A later turn may have begun meanwhile.
         lock(&self.kept)
@@ -114,7 +114,7 @@ impl Entry {
         (by == origin && is_latest).then_some(turn)
     }
 
-    /// Notes that a call of one of our tools begins; `false` if it was begun before.
+    /// Notes that a call of one of our tools begins; returns `false` if it had begun before.
     pub(crate) async fn begin_call(&self, request: &RequestId) -> bool {
         let Some(keeper) = self.keeper() else {
             return true;
@@ -138,7 +138,8 @@ impl Entry {
         }
     }
 
-    /// Notes that Codex has the answer to a call of one of our tools, or expects none any more.
+    /// Notes that a call of one of our tools is over: Codex has its answer, or expects none any
+    /// more.
     pub(crate) fn end_call(&self, request: &RequestId) {
         lock(&self.kept).calls.retain(|call| call != request);
         self.keep_steps();
@@ -177,7 +178,7 @@ impl Entry {
         let Some(keeper) = self.keeper() else { return };
         let mut kept = lock(&self.kept);
         if kept.record.is_some() {
-            // It is not restored yet.
+            // The session is not restored yet.
             return;
         }
         let Some(record) = self.lock().machine.record() else {

@@ -346,7 +346,7 @@ impl Entry {
         overrides.over(self.lock().pending.clone())
     }
 
-    /// Codex has accepted a prompt and its changes of the settings.
+    /// Applies the settings of a prompt that Codex has accepted.
     pub(super) fn prompted(&self, prompt: &Prompt) {
         {
             let mut inner = self.lock();
@@ -370,7 +370,7 @@ impl Entry {
             inner.effective = effective;
             inner.load_state = LoadState::Loaded;
         }
-        // Another app-server numbers its requests anew.
+        // Another app-server reuses the numbers of requests.
         lock(&self.kept).calls.clear();
         self.keep();
     }

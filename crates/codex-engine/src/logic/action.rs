@@ -1,9 +1,9 @@
-//! The questions of Codex and their answers.
+//! Codex's questions and their answers.
 //!
-//! An [`Action`] is an open question. A [`Decision`] answers it; [`answer`] converts the
-//! two into Codex's form, or refuses a decision that does not fit, in which case the
-//! question stays open. Declining and cancelling always fit, and so does allowing a
-//! command for the session: Codex honours the three even where it does not offer them.
+//! An [`Action`] is an open question, and a [`Decision`] answers it. [`answer`] converts a decision
+//! into the form that Codex expects for the question. It refuses a decision that does not fit, and
+//! the question then stays open. Declining, cancelling, and allowing a command for the session
+//! always fit: Codex honours these three even where it does not offer them.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -174,8 +174,8 @@ pub enum WrongDecision {
 pub struct Answer {
     /// The result for Codex's request.
     pub result: Value,
-    /// Whether the turn has to be interrupted too, for questions for which Codex has no
-    /// `cancel`.
+    /// Whether the turn has to be interrupted too: `cancel` is to end the turn, and for some
+    /// questions Codex has no such answer.
     pub interrupt: bool,
 }
 
@@ -320,7 +320,7 @@ fn command_answer(asked: &CommandApproval, decision: &Decision) -> Result<Answer
 }
 
 /// The rule for commands that Codex proposes, as a field or among the decisions. A rule without
-/// words, with which all commands begin, counts as none.
+/// words does not count, as it would allow every command.
 fn proposed_rule(asked: &CommandApproval) -> Option<Vec<String>> {
     let has_words = |rule: &Vec<String>| !rule.is_empty();
     let among_decisions = || {
@@ -382,8 +382,8 @@ fn offers(asked: &CommandApproval, name: &str) -> bool {
     }
 }
 
-/// Answers a question of the first protocol. It proposes no rule for commands, so that none fits:
-/// the person who decides would not see what it allows.
+/// Answers a question of the first protocol. It proposes no rules for commands, so a rule never
+/// fits: the person who decides would not see what it allows.
 fn legacy_answer(refusal: LegacyRefusal, decision: &Decision) -> Result<Answer, WrongDecision> {
     let value = match (word(decision)?, refusal) {
         ("accept", _) => json!("approved"),
@@ -473,8 +473,8 @@ fn user_input_answer(questions: &[Question], decision: &Decision) -> Result<Answ
     })
 }
 
-/// The answers to all questions. A missing answer, or one to an unknown question, is
-/// refused, since it could not be corrected later.
+/// The answers to all questions. Refuses missing answers and answers to unknown questions, since
+/// they could not be corrected later.
 fn answers<'a>(
     questions: &'a [Question],
     content: &Map<String, Value>,

@@ -9,10 +9,10 @@ use crate::logic::progress::{THINKING, without_shell};
 /// The longest line, in bytes.
 const LIMIT: usize = 200;
 
-/// One line of at most `LIMIT` bytes. Hidden characters are made visible, as the text
-/// comes from the model or the repository, and credentials are masked.
+/// Formats a text as one line of at most `LIMIT` bytes. Hidden characters are made visible, as the
+/// text comes from the model or the repository, and credentials are masked.
 pub fn line(text: &str) -> String {
-    // The rest of a credential that is cut would not be known as one.
+    // Masked before it is cut: the remainder of a cut credential would not be recognised.
     one_line(&mask(text), LIMIT)
 }
 
@@ -45,8 +45,7 @@ pub(crate) fn ended(item: &Item) -> Option<String> {
             let command = without_shell(command);
             let verbs = ["ran", "failed to run", "not allowed to run"];
             match exit_code {
-                // The exit code follows the cut, so that it is shown for long commands
-                // too.
+                // The exit code is appended after the cut, so that long commands show it too.
                 Some(code) => {
                     return Some(format!("{} (exit {code})", line(&format!("ran {command}"))));
                 }

@@ -1,7 +1,7 @@
-//! The forms of Codex's questions: their fields, and the values that people fill in.
+//! The forms in Codex's questions: their fields, and the values that people enter.
 //!
-//! The model's questions are answered by texts. An MCP server states the types of its fields in a
-//! JSON Schema, so a text that somebody has typed becomes a number or a boolean there.
+//! The model's questions take texts as answers. An MCP server states the types of its fields in a
+//! JSON Schema, so a typed text is converted to a number or a boolean where the schema says so.
 
 mod schema;
 
@@ -16,10 +16,10 @@ const LABEL: usize = 2000;
 /// The longest label of an option, in bytes.
 const OPTION: usize = 200;
 
-/// The longest value that a field has at first, in bytes. A longer one is left out.
+/// The longest initial value of a field, in bytes. A longer one is left out.
 const PRESET: usize = 16 * 1024;
 
-/// The most options of a field. With more, any text is taken, and the server judges it.
+/// The most options of a field. A field with more accepts any text, and the server validates it.
 const MOST_OPTIONS: usize = 200;
 
 /// The text that logs contain instead of a secret answer.
@@ -46,7 +46,7 @@ pub struct Field {
     /// Whether the value is secret, and must not be displayed.
     #[serde(default)]
     pub secret: bool,
-    /// The value that it has at first, as somebody would type it.
+    /// The initial value of the field, as a person would type it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
 }
@@ -124,11 +124,11 @@ pub fn fields(ask: &Ask) -> Vec<Field> {
     }
 }
 
-/// The values of a form in the types of its fields. What was left empty is left out.
+/// Converts the values of a form to the types of its fields. Empty values are left out.
 ///
 /// # Errors
 ///
-/// [`WrongAnswer`] about the first field whose value does not fit, or that has none and needs one.
+/// [`WrongAnswer`] for the first field whose value does not fit, or is required and missing.
 pub fn filled(
     fields: &[Field],
     given: &Map<String, Value>,
@@ -152,8 +152,8 @@ pub fn filled(
     Ok(filled)
 }
 
-/// The content of a form of an MCP server with the types of its schema, as far as the texts in it
-/// can be read as such. The server judges what does not fit.
+/// Converts the texts in the content of an MCP server's form to the types of its schema, where they
+/// can be parsed. Other values are unchanged: the server validates them.
 #[must_use]
 pub fn typed(ask: &Ask, content: &Map<String, Value>) -> Map<String, Value> {
     let fields = fields(ask);
@@ -181,7 +181,7 @@ pub fn for_logs(ask: &Ask, content: &Map<String, Value>) -> Map<String, Value> {
 }
 
 impl Field {
-    /// A field of which only the name is known. Whether it may be empty is judged elsewhere.
+    /// A field of which only the name is known. Whether a value is required is decided elsewhere.
     #[must_use]
     pub fn named(id: &str) -> Self {
         Self {
@@ -230,7 +230,7 @@ impl Field {
         }
     }
 
-    /// The value of this field that somebody has given; `None` if it was left empty.
+    /// Converts a given value to this field's type; `None` if the value is empty.
     ///
     /// # Errors
     ///
@@ -248,7 +248,8 @@ impl Field {
         }
     }
 
-    /// The value that a text stands for. Other values are from clients that know the types.
+    /// Converts a text to the field's type. Other values come from clients that know the types, and
+    /// are returned unchanged.
     fn typed(&self, given: &Value) -> Result<Value, WrongValue> {
         let Value::String(text) = given else {
             return Ok(given.clone());

@@ -12,8 +12,7 @@ pub const THINKING: &str = "thinking";
 /// The current step of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CurrentStep {
-    /// How many steps have been reported. The number only rises, and does not change when
-    /// a step ends.
+    /// The number of steps reported so far. It never falls, and does not change when a step ends.
     pub number: u64,
     /// A description: one line without hidden characters, of at most about 200 bytes.
     /// Empty before the first step.

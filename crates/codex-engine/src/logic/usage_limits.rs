@@ -37,10 +37,10 @@ pub fn full_until(limits: &RateLimits, now: SystemTime) -> Option<SystemTime> {
     last_reset_of_full(limits.windows(), now)
 }
 
-/// The time until which turns with this model are refused after one was refused now; `None`
-/// if no full limit with a future reset is reported. A model that has no limit of its own
-/// by that name may have one by another: then it is `reported`, the limit that Codex has
-/// reported with the refusal, by its ID.
+/// The time until which turns with this model are refused, after one was refused just now; `None`
+/// if no full limit with a future reset is reported. A limit that belongs to the model may be
+/// listed under another name: it is then found by `reported`, the ID of the limit that Codex
+/// reported with the refusal.
 #[must_use]
 pub fn refused_until(
     limits: &RateLimits,
@@ -69,14 +69,14 @@ fn last_reset_of_full(
     resets.filter(|&reset| reset > now).max()
 }
 
-/// The largest difference between two reports of the same reset, with the margins added
-/// to it.
+/// The largest difference between two reported times of the same reset, including the margins that
+/// we add to them.
 const SAME_RESET: Duration = Duration::from_secs(61 * 60);
 
-/// The time until which no turn with this model can succeed. At 100 % one may, unless a
-/// turn was refused until about the same reset. A model with a limit of its own is not
-/// bound by that of the account. Of a model without a known name, the limit is one at which
-/// a turn was refused.
+/// The time until which no turn with this model can succeed. At exactly 100 % a turn may succeed,
+/// unless one was refused until about the same reset. A model that has its own limit is not bound
+/// by the account's. If the model's own limit cannot be found by name, any model limit at which a
+/// turn was refused counts.
 #[must_use]
 pub fn unusable_until(
     limits: &RateLimits,

@@ -49,12 +49,13 @@ impl Piece {
     }
 }
 
-/// The least columns that a character is counted as: one for a combining character, and
-/// no less than half of its bytes, so that the columns bound the bytes too.
+/// The columns that a character counts as, in a text that is bounded by columns. A combining
+/// character counts as one, and every character as at least half of its bytes, so that the bound on
+/// columns also bounds the bytes.
 fn columns(character: char) -> usize {
     let is_wide = matches!(
         u32::from(character),
-        // Unicode's East Asian Width, W and F, in whole blocks.
+        // Unicode's East Asian Width, classes W and F, as whole blocks.
         0x1100..=0x115f | 0x231a..=0x231b | 0x2e80..=0x303e | 0x3041..=0xa4cf | 0xa960..=0xa97f
             | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff00..=0xff60
             | 0xffe0..=0xffe6 | 0x1_0000..

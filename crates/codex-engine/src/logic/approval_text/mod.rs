@@ -1,11 +1,11 @@
-//! The text of a question of Codex's, for the person who answers it.
+//! The text of one of Codex's questions, for the person who answers it.
 //!
-//! Elicitations, tasks, terminals and the actions of the sessions' tools show this text.
-//! The first line states the request; each part follows on a line that begins with one of
-//! our labels. The rest of such a line is chosen by Codex or a server: `field` makes it
-//! visible, cuts it, and puts `CONTINUED` before its further lines, so that it cannot
-//! look like a label. A whole text fits a screen: [`MAX_LINES`] lines of [`MAX_COLUMNS`]
-//! columns, less than 4 KiB.
+//! Elicitations, tasks, terminals and the actions of the session tools show this text. The first
+//! line states the request. Each further part starts on a new line with one of our labels. The
+//! values after the labels are chosen by Codex or a server: `field` makes hidden characters
+//! visible, shortens the value, and starts each of its further lines with `CONTINUED`, so that no
+//! value can look like a label. The whole text fits a screen: at most [`MAX_LINES`] lines of
+//! [`MAX_COLUMNS`] columns, less than 4 KiB.
 
 mod field;
 mod permissions;
@@ -23,8 +23,8 @@ use serde_json::Value;
 use crate::logic::action::Decision;
 use field::{CONTINUED, Field, Quoting};
 
-/// The most lines that a text has: a question at a shell has one more, and has to fit a
-/// terminal of 20.
+/// The most lines of a text. A question in a shell has one more line, and has to fit a terminal of
+/// 20 lines.
 pub const MAX_LINES: usize = 18;
 
 /// The most columns that a line has, so that a terminal of 80 does not wrap it.
@@ -36,10 +36,10 @@ const MAX_QUESTIONS: usize = 4;
 /// The longest choice, in bytes.
 const CHOICE_LIMIT: usize = 160;
 
-/// The end of each mark for what is left out.
+/// The end of each mark that stands for omitted text.
 const LEFT_OUT: &str = " left out …";
 
-/// The label of a reason. Codex tells the model to write one; nobody checks it.
+/// The label of a reason. Codex tells the model to give one; nobody verifies it.
 const REASON: &str = "Reason (Codex's words)";
 
 /// The possible effect of approving a plain command. Codex does not report whether the
@@ -54,7 +54,7 @@ pub fn question(ask: &Ask) -> String {
     text(ask).finish(|value| value.into())
 }
 
-/// The question with credentials masked, for those outside of this machine.
+/// The question with credentials masked, for recipients outside of this machine.
 #[must_use]
 pub fn masked_question(ask: &Ask) -> String {
     text(ask).finish(mask)
@@ -150,8 +150,8 @@ impl Text {
         self
     }
 
-    /// Its lines, with each value as `shown` has it: before it is cut and broken, so that no part of it
-    /// escapes.
+    /// The lines of the text, with `shown` applied to each whole value: before the value is
+    /// shortened and broken into lines, so that no part of a credential escapes the mask.
     fn finish(self, shown: impl Fn(&str) -> Cow<'_, str>) -> String {
         let mut all = vec![self.head];
         for value in &self.values {

@@ -1,8 +1,8 @@
-//! Permissions in words: those of a command (`additionalPermissions`) and those that Codex
-//! asks for by themselves.
+//! Permissions in words: those in a question about a command (`additionalPermissions`), and those
+//! that Codex requests on their own.
 //!
-//! The shape is `AdditionalPermissionProfile` of 0.153.4 and 0.169.0. Unknown members are
-//! shown as JSON, so that nothing is granted unseen.
+//! The shape is `AdditionalPermissionProfile` of 0.153.4 and 0.169.0. Unknown members are shown as
+//! JSON, so that nobody grants a permission unseen.
 
 use serde_json::{Map, Value};
 

@@ -45,7 +45,7 @@ pub struct Event {
     pub data: EventData,
 }
 
-/// The data of an event.
+/// The data of an event: text that may grow, or data of fixed size.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventData {
     /// Text, which may grow.
@@ -232,8 +232,8 @@ fn written(data: &impl Serialize) -> usize {
     serde_json::to_string(data).map_or(0, |text| text.len())
 }
 
-/// Cuts the long texts; if that is not enough, removes nested values, and finally all
-/// members without room.
+/// Cuts long texts. If that is not enough, removes nested values, and finally all members that do
+/// not fit.
 fn shorten(data: &mut Map<String, Value>) {
     data.values_mut().for_each(cut_texts);
     if written(data) > EVENT_LIMIT {

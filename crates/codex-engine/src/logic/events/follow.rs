@@ -1,4 +1,4 @@
-//! The log for a reader that follows it as it is written, and gets a text while it still grows.
+//! Reads the log for a follower, which also receives texts while they still grow.
 
 use super::{Event, EventData, EventLog, GROWTH_REACH};
 
@@ -7,7 +7,7 @@ use super::{Event, EventData, EventLog, GROWTH_REACH};
 pub struct FollowCursor {
     /// The number of the next event.
     next: u64,
-    /// The events that may still grow: their numbers, and how much of their texts was read, in bytes.
+    /// The events that may still grow: their numbers, and how many bytes of their texts were read.
     growing: Vec<(u64, usize)>,
 }
 
@@ -61,9 +61,8 @@ impl FollowCursor {
 }
 
 impl EventLog {
-    /// The news for a follower: additions to texts that it has begun to read, and then up to `most`
-    /// further events, including those that [`EventLog::forget`] has removed.
-    /// Moves its cursor.
+    /// The news for a follower: additions to texts that it has begun to read, then up to `most`
+    /// further events, including events that [`EventLog::forget`] has removed. Advances the cursor.
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         let mut news = cursor.read_grown(self);
         let mut events = self.page(cursor.next, most).events;

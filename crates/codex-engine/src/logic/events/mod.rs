@@ -47,14 +47,14 @@ pub const HARD: Limit = Limit {
 /// The longest text of an event that grows, in characters.
 pub const GROWTH_LIMIT: usize = 16_384;
 
-/// The most forgotten events that are kept for followers: 100 events, 1 MiB.
+/// The most forgotten events that are still kept for followers: 100 events, 1 MiB.
 const FORGOTTEN: Limit = Limit {
     events: 100,
     bytes: 1 << 20,
 };
 
-/// How many events back new text is appended to an event of the same text: the output of
-/// parallel commands is interleaved.
+/// How many events back to look for an event to which new text is appended. The output of parallel
+/// commands is interleaved, so the matching event need not be the last.
 const GROWTH_REACH: usize = 8;
 
 /// The importance of an event; events of lower rank are evicted first.
@@ -191,7 +191,7 @@ impl EventLog {
         }
     }
 
-    /// How a question was closed, in words; `None` if the log does not have that.
+    /// The words for how a question was closed; `None` if the log does not have that event.
     #[must_use]
     pub fn closing_of(&self, request: &str) -> Option<String> {
         let closing = self.events.iter().rev().find_map(|event| {

@@ -166,9 +166,9 @@ fn beginning(events: &[&Event], mode: ResponseMode, room: Option<usize>) -> Vec<
     beginning
 }
 
-/// Makes a response fit: duplicate details of questions are removed first; then events,
-/// down to one, unless the result would have to be removed anyway; then the result, and
-/// all details of questions. Finally the one event, or the result, is cut.
+/// Makes a response fit its size limit. Removes, in this order: duplicate details of questions;
+/// events, down to one, unless the result would have to be removed anyway; the result, and all
+/// details of questions. Finally cuts the one remaining event, or the result.
 struct Fitting<'a> {
     shown: &'a mut PollContent,
     room: usize,
@@ -208,8 +208,8 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// Removes a result that does not even fit beside one event: it is returned once the
-    /// events are read.
+    /// Removes a result that does not fit even with a single event. A later poll returns it once
+    /// the events are read.
     fn drop_result_beside_events(&mut self) {
         let Some((_, others)) = self.shown.events.split_first() else {
             return;
@@ -293,8 +293,8 @@ fn data_of(event: &mut Value) -> Option<&mut Value> {
     event.get_mut("data")
 }
 
-/// Cuts the longest texts until `excess` bytes are saved; returns how many are still
-/// over. A text in JSON is at least as long as the text itself.
+/// Cuts the longest texts until `excess` bytes are saved. Returns the number of bytes that are
+/// still over the limit. A text in JSON is at least as long as the text itself.
 fn cut_texts(value: &mut Value, mut excess: usize) -> usize {
     while excess > 0 {
         let Some(text) = longest(value).filter(|text| text.len() > SHORT) else {

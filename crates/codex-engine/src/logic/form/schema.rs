@@ -38,7 +38,7 @@ fn field(id: &str, schema: &Value, required: bool) -> Field {
         Some("number") => of_kind(FieldKind::Number),
         Some("array") => {
             let options = schema.get("items").map(options).unwrap_or_default();
-            // Without its options, what was typed becomes a list all the same.
+            // If the options are left out, typed text still becomes a list.
             let open = of_kind(FieldKind::Choices);
             open.with_options(options, FieldKind::Choices, false)
         }

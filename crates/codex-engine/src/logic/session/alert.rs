@@ -36,10 +36,10 @@ pub enum Alert {
         summary: String,
         /// The full text for the person who answers.
         text: String,
-        /// The time at which it is declined, unless it is shown to somebody first.
+        /// The time at which the question is declined if nobody has seen it before.
         expires: SystemTime,
     },
-    /// No event of the turn came for too long while no question was open.
+    /// The turn has sent no event for too long while no question was open.
     Stalled {
         /// For how long.
         silent: Duration,
@@ -55,7 +55,7 @@ pub enum Alert {
     },
 }
 
-/// How a turn has ended, in short.
+/// The way in which a turn has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -89,9 +89,9 @@ impl Session {
         )
     }
 
-    /// Ends the turn as failed if Codex has reported a final error, and no end within
-    /// [`FINAL_ERROR_GRACE`](super::FINAL_ERROR_GRACE). A turn that still runs in Codex
-    /// is interrupted.
+    /// Ends the turn as failed if Codex has reported a final error and then no end within
+    /// [`FINAL_ERROR_GRACE`](super::FINAL_ERROR_GRACE). Interrupts the turn in Codex, where it may
+    /// still run.
     pub(super) fn end_after_error(&mut self, now: Now) -> Vec<Effect> {
         let due = |turn: &mut RunningTurn| {
             let error = turn.final_error.as_ref();
@@ -132,7 +132,7 @@ impl Session {
                 self.conclude(turn, TurnEnding::Lost(how.to_owned()), None, now);
                 self.after_turn(now)
             }
-            // The result of a turn that an earlier host has seen end is not lost.
+            // If an earlier host has seen the turn end, the result is not lost.
             None => self.has_no_turn(now),
         };
         if self.cancelled.is_none() {
@@ -201,7 +201,7 @@ impl Session {
             }
             return Vec::new();
         };
-        // Codex begins a review with another ID. Its history has the ID from the end.
+        // Codex begins a review under one ID and ends it under another. Its history has the latter.
         turn.id = Some(ended.turn.id.clone());
         self.drop_questions(now);
         let mut effects = match turn.interrupt_wanted && self.cancelled.is_none() {
@@ -229,7 +229,7 @@ impl Session {
         raw_turn: Option<serde_json::Value>,
         now: Now,
     ) {
-        // A later question may have the number of one of this turn.
+        // A later question may reuse the number of one of this turn's questions.
         self.asked_before.clear();
         let is_announced = !turn.is_unannounced;
         let earlier = turn.earlier_end.as_ref();

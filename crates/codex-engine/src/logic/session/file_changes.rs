@@ -1,16 +1,16 @@
-//! The changes of files that Codex has announced.
+//! The file changes that Codex has announced.
 //!
-//! Codex names the files when a step begins, and not in its question about the step. Several steps
-//! can be open at once: in the session's thread, and in those of its sub-agents.
+//! Codex names the files when a step begins, but not in its question about the step. Several steps
+//! can be open at once, in the session's thread and in the threads of its sub-agents.
 
 use std::collections::VecDeque;
 
 use codex_protocol::codex::{Ask, FileChange};
 
-/// The most steps that are remembered. A question follows the beginning of its step at once.
+/// The most steps that are remembered. A step's question follows immediately after its beginning.
 const STEPS: usize = 64;
 
-/// The most bytes of the remembered changes. The latest step is kept whatever its length is.
+/// The most bytes of the remembered changes. The latest step is always kept.
 const BYTES: usize = 4 << 20;
 
 /// The latest steps that change files.

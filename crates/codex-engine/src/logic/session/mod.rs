@@ -63,12 +63,12 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// session (4 h).
 pub const TURN_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// The time after which a cancelled session, or one whose Codex has exited, is forgotten
-/// (5 min).
+/// The time after which a session that is cancelled, or whose Codex has exited, is forgotten (5
+/// min).
 pub const TERMINAL_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// The time after a final error at which a turn ends, unless Codex reports more of it (10
-/// s). Codex reports the end within about 20 ms.
+/// How long a turn may stay silent after a final error before it ends as failed (10 s). Codex
+/// usually reports the end within about 20 ms.
 pub const FINAL_ERROR_GRACE: Duration = Duration::from_secs(10);
 
 /// The state of a session.
@@ -157,7 +157,7 @@ pub struct CursorBeyondEnd {
 /// The timeouts of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeouts {
-    /// How long a question stays open after somebody could first see it; then it is
+    /// How long a question stays open, counted from when somebody could first see it. Then it is
     /// declined.
     pub approval: Duration,
     /// The time without notifications after which a turn is reported as stalled.
@@ -177,7 +177,7 @@ pub enum TidyOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Cancellation {
     why: String,
-    /// The turn during or after which it was cancelled.
+    /// The turn that was running when the session was cancelled, or else the last one.
     turn: Option<TurnId>,
     at: SystemTime,
 }
@@ -203,7 +203,7 @@ pub struct Session {
     lost: Option<CodexLoss>,
     cancelled: Option<Cancellation>,
     actions: Vec<Action>,
-    /// The IDs of questions that another process has shown, by Codex's IDs.
+    /// Our IDs of questions that another process has shown, with Codex's IDs of the requests.
     asked_before: Vec<(RequestId, ActionId)>,
     /// The questions closed since they were last taken.
     closed: Vec<ClosedQuestion>,
@@ -222,7 +222,7 @@ pub struct Session {
     active: Now,
     /// The time of Codex's last notification.
     last_heard: Instant,
-    /// When a stalled turn was last seen to be silent.
+    /// When the silence of a stalled turn was last noticed; `None` while the turn is not stalled.
     stalled: Option<Instant>,
 }
 
@@ -450,7 +450,7 @@ impl Session {
         self.is_attached
     }
 
-    /// Notes that another client of Codex has the thread, too, and may begin turns from now on.
+    /// Notes that another client of Codex also has the thread, and may begin turns from now on.
     pub fn attach(&mut self) {
         self.is_attached = true;
     }
@@ -517,8 +517,8 @@ impl Session {
         of_state.into_iter().chain(of_error).min()
     }
 
-    /// Declines questions whose timeout has passed, reports a stalled turn, and ends one
-    /// that has failed without an end.
+    /// Declines questions whose timeout has passed, reports a stalled turn, and ends a turn that
+    /// failed with a final error and then never ended.
     pub fn tick(&mut self, now: Now) -> Vec<Effect> {
         let ended = self.end_after_error(now);
         if !ended.is_empty() || !self.has_turn() {
@@ -548,7 +548,7 @@ impl Session {
         let unused = self.unused_for(now);
         let (limit, why) = match self.state() {
             State::Idle => (IDLE_LIMIT, "not used for 30 minutes"),
-            // Their deadlines end it.
+            // The deadlines of its questions end the wait.
             State::WaitingApproval if self.keeps_questions_open() => {
                 return (Vec::new(), TidyOutcome::Keep);
             }

@@ -82,17 +82,16 @@ impl Session {
         Vec::new()
     }
 
-    /// Notes the changes of files that a step of a sub-agent is to make: the question about the step
-    /// does not name them.
+    /// Notes the file changes that a step of a sub-agent is about to make, since the question about
+    /// the step does not name them.
     pub fn changes_announced(&mut self, thread: &str, item: String, changes: Vec<FileChange>) {
         if let Some(turn) = &mut self.turn {
             turn.file_changes.add(thread, item, changes);
         }
     }
 
-    /// Codex accepted the prompt of turn `number`. Notifications about the turn, even
-    /// that of its end, may have arrived before this response. The end of the previous
-    /// turn is removed from the log.
+    /// Handles Codex's acceptance of the prompt of turn `number`. Notifications about the turn,
+    /// even of its end, may have arrived before. Removes the end of the previous turn from the log.
     pub fn accepted(&mut self, number: u64, id: TurnId, now: Now) -> Vec<Effect> {
         if self.turns != number {
             return Vec::new();
@@ -134,7 +133,7 @@ impl Session {
     fn item_completed(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
         let words = describe::ended(&item);
         self.write_news(kind_of(&item), heard, words.as_deref(), now);
-        // After a message follows another step, or the end of the turn.
+        // A message is followed by another step or by the end of the turn.
         if !matches!(item, Item::AgentMessage { .. }) {
             self.activity.end(step_id(&item), now.instant);
         }
@@ -229,8 +228,9 @@ impl Session {
         self.write(now, EventType::Progress, data);
     }
 
-    /// After such an error Codex reports the end of the turn at once, unless it could not
-    /// begin the turn: a review of a branch, for example, for which its git fails.
+    /// Sets the deadline for the end of a turn that has failed. Codex reports the end right after
+    /// such an error, unless it could not begin the turn, such as a review of a branch for which
+    /// its git fails.
     fn expect_end(&mut self, error: &TurnError, now: Now) {
         let sent = |turn: &&mut RunningTurn| turn.phase != Phase::Pending;
         if let Some(turn) = self.turn.as_mut().filter(sent) {
@@ -303,7 +303,7 @@ fn shows_work(notification: &Notification<'_>) -> bool {
     )
 }
 
-/// Replaces pictures: readers of the log know them, or cannot use them.
+/// Replaces pictures in an item: readers of the log already have them, or cannot use them.
 fn leave_out_pictures(item: &mut Value) {
     let parts = item.get_mut("contentItems").and_then(Value::as_array_mut);
     for part in parts.into_iter().flatten() {

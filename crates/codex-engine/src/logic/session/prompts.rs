@@ -1,4 +1,5 @@
-//! The prompts of a session, for those who look at it. Its client knows them, so they are no events.
+//! The latest prompts of a session, for viewers. They are not events, as the session's client knows
+//! its own prompts.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -9,10 +10,10 @@ use serde_json::Value;
 /// The most prompts that are kept. For one more, the oldest is forgotten.
 const MOST: usize = 100;
 
-/// How much is kept of a prompt, in bytes.
+/// The most that is kept of a prompt, in bytes.
 const LONGEST: usize = 16 * 1024;
 
-/// How much of the first prompt names a session, in bytes.
+/// The length of a session's title, the beginning of its first prompt, in bytes.
 const TITLE: usize = 80;
 
 /// A prompt, or a text that was added to a turn.

@@ -101,8 +101,7 @@ impl Session {
             .next();
         let is_repeated = repeated.is_some();
         let id = repeated.map_or(id, |(_, id)| id);
-        // A client that polls at the recommended interval sees the question within this
-        // time.
+        // Time for a client that polls at the recommended interval to see the question.
         let unseen = self.timeouts.poll_interval();
         let approval = self.approval_timeout();
         let action = Action {
@@ -177,7 +176,7 @@ impl Session {
         Ok(effects)
     }
 
-    /// Why a question cannot be answered: it is closed, as far as the log knows, or unknown.
+    /// The error for a question that is not open: closed, with the reason in the log, or unknown.
     fn no_open(&self, id: &ActionId) -> DecisionRefused {
         match self.log.closing_of(&id.0) {
             Some(words) => DecisionRefused::Closed(words),
@@ -229,7 +228,7 @@ impl Session {
         let late = |action: &mut Action| action.deadline <= now.instant;
         let late: Vec<Action> = self.actions.extract_if(.., late).collect();
         if !late.is_empty() && self.keeps_questions_open() {
-            // It was open for longer than a session may be unused. The turn goes on.
+            // The question was open for longer than a session may be unused. The turn continues.
             self.active = now;
         }
         self.decline_each(late, &Resolution::TimedOut, now)

@@ -1,13 +1,13 @@
-//! The state of a session that another process needs to continue it.
+//! The state that another process needs to continue a session.
 //!
 //! ```text
 //!   Session ── record ──► kept ──► restored ── the turn in Codex's history ──► Session
 //! ```
 //!
-//! Codex has the work of the last turn; the record says which turn that is, and what only we
-//! know. The steps of that turn are handled again as notifications, so the event log of a
-//! restored session begins with them. Its numbers begin beyond those of the earlier log: readers
-//! see that events are missing.
+//! Codex stores the work of the last turn. The record identifies that turn and holds the state that
+//! only we know. The steps of the turn are handled again as notifications, so the event log of a
+//! restored session begins with them. The event numbers begin beyond those of the earlier log,
+//! which tells readers that events are missing.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +21,8 @@ use super::{Cancellation, Effect, Session, Timeouts};
 use crate::logic::action::ActionId;
 use crate::logic::events::EventLog;
 
-/// A restored event log begins at a multiple of this number. The record does not keep up with
-/// each piece of text, and fewer events than this are written between two records.
+/// The event log of a restored session begins at a multiple of this number. The record is not
+/// updated for each piece of text, but fewer events than this are written between two updates.
 const NUMBERS: u64 = 1_000_000;
 
 /// The state of a session that Codex does not store.
@@ -68,18 +68,19 @@ struct RunningRecord {
 struct EndedRecord {
     id: TurnId,
     form: Form,
-    /// How it ended. Only while no turn runs: the text is long, and a record is stored at each step.
+    /// The end of the turn. Absent while another turn runs: a record is stored at each step, and
+    /// the text is long.
     end: Option<EarlierEnd>,
 }
 
-/// Which turn a restored session waits for.
+/// The turn that a restored session waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
     /// This one of Codex's history.
     Turn(TurnId),
     /// This one, which another client of Codex has begun meanwhile.
     Foreign(TurnId),
-    /// One that Codex does not know: its prompt was not sent, or Codex has not had it.
+    /// A turn that Codex does not know: its prompt was not sent, or Codex did not receive it.
     Lost,
     /// None.
     None,
@@ -90,16 +91,16 @@ pub enum Expected {
 pub struct ListedTurn {
     /// Its ID.
     pub id: TurnId,
-    /// Whether it runs, as far as Codex says so. Codex lists the beginning of a review as a turn
-    /// that runs, also when the review has ended (0.153.4 and 0.169.0).
+    /// Whether the turn runs, as far as Codex's list tells. Codex lists the beginning of a review
+    /// as a separate turn, which seems to run even when the review has ended (0.153.4 and 0.169.0).
     pub runs: bool,
     /// Whether it is a review, and not the beginning of one.
     pub is_review: bool,
 }
 
 impl SessionRecord {
-    /// Which turn a session restored from this waits for, if these are the last turns of Codex's
-    /// history, the newest first.
+    /// The turn that a session restored from this record waits for. `listed` are the last turns of
+    /// Codex's history, newest first.
     #[must_use]
     pub fn expects(&self, listed: &[ListedTurn]) -> Expected {
         let ended = self.ended.as_ref().map(|turn| &turn.id);
@@ -123,8 +124,8 @@ impl SessionRecord {
             (Some(RunningRecord { id: Some(id), .. }), Some(last)) if *id == last.id => {
                 Expected::Turn(last.id.clone())
             }
-            // Codex has begun the turn, and its response was lost. A turn that has ended may be
-            // one of the time before the session.
+            // Codex has begun the turn, and its response was lost. A turn that has already ended
+            // may be older than the session.
             (Some(RunningRecord { id: None, .. }), Some(last))
                 if last.runs && ended != Some(&last.id) =>
             {
@@ -203,8 +204,8 @@ impl Session {
         })
     }
 
-    /// A session that continues the one of this record. It has a turn until notifications,
-    /// [`lose`](Self::lose) or [`has_no_turn`](Self::has_no_turn) end that.
+    /// Restores the session of this record. It has a turn until notifications, [`lose`](Self::lose)
+    /// or [`has_no_turn`](Self::has_no_turn) end the turn.
     #[must_use]
     pub fn restored(thread: &str, timeouts: Timeouts, record: SessionRecord, now: Now) -> Self {
         let SessionRecord {
@@ -259,8 +260,8 @@ impl Session {
         session
     }
 
-    /// Ends the wait of a restored session: Codex's history does not have the last turn. It ended as
-    /// the earlier host has seen.
+    /// Ends the wait of a restored session for a turn that is not in Codex's history. The turn
+    /// ended as the earlier host has recorded.
     pub fn has_no_turn(&mut self, now: Now) -> Vec<Effect> {
         let Some(mut turn) = self.turn.take() else {
             return Vec::new();

@@ -30,8 +30,8 @@ pub struct Steps {
     pub errors: Vec<String>,
     /// The first denied steps, one line each.
     pub denied: Vec<String>,
-    /// How many calls were refused before they became steps. Codex reports them only with
-    /// the items exchanged with the model.
+    /// How many calls were refused before they became steps. Codex reports them only among the raw
+    /// items that it exchanges with the model.
     pub refused: u64,
 }
 

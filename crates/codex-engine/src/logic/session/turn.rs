@@ -15,8 +15,9 @@ use super::steps::{PendingSteps, Steps};
 use super::{CodexLoss, failure};
 use crate::logic::review;
 
-/// The most text of Codex that is kept within one turn, in bytes, in case the turn does
-/// not end by itself. A final message is whole, unless its line is over the limit of the connection.
+/// The most text of Codex that is kept within one turn, in bytes. It bounds a turn that does not
+/// end by itself. A final message is kept whole, unless its line exceeds the limit of the
+/// connection.
 pub const PARTIAL_TEXT_LIMIT: usize = 1024 * 1024;
 
 /// The most that is kept of a turn's diff, in bytes.
@@ -208,8 +209,8 @@ pub(super) struct FinalError {
 pub(super) struct RunningTurn {
     /// The ID in `turn/started`, with which the turn is interrupted.
     pub(super) id: Option<TurnId>,
-    /// The ID in the response to the prompt. For a review it differs from that in
-    /// `turn/started` (0.153.4, 0.169.0), and the review ends under this one.
+    /// The ID in the response to the prompt. For a review (0.153.4, 0.169.0), it differs from the
+    /// ID in `turn/started`, and the end of the review is reported under this one.
     pub(super) answered: Option<TurnId>,
     /// Whether another client of Codex has begun it, which alone knows the ID in the response.
     pub(super) is_foreign: bool,
@@ -217,8 +218,8 @@ pub(super) struct RunningTurn {
     pub(super) interrupt_wanted: bool,
     /// How long its questions stay open, if not as long as the session says.
     pub(super) approval_timeout: Option<Duration>,
-    /// Whether to raise no alert when it ends: a turn that no client has requested, or whose end
-    /// an earlier host has announced.
+    /// Whether the end of the turn raises no alert: no client has requested the turn, or an earlier
+    /// host has already announced its end.
     pub(super) is_unannounced: bool,
     /// Its ID and its end, if an earlier host has seen that.
     pub(super) earlier_end: Option<(TurnId, EarlierEnd)>,
@@ -304,9 +305,9 @@ impl RunningTurn {
         self.facts.steps.item_completed(item, &mut self.open);
     }
 
-    /// Adds a report of the thread's tokens, with the total of the previous report. Codex
-    /// may repeat a report, so only the totals count. For a resumed thread it first
-    /// reports the old total, before the model has answered.
+    /// Adds a report of the thread's tokens; `before` is the total in the previous report. Codex
+    /// may repeat a report, so only totals are compared. For a resumed thread, it first reports the
+    /// old total, before the model has answered.
     pub(super) fn add_usage(&mut self, usage: TokenUsage, before: Option<TokenCount>) {
         let before = before.unwrap_or_else(|| match self.has_items {
             true => usage.total.since(usage.last),

@@ -13,8 +13,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type")]
 pub enum WorkEvent {
-    /// The thread has an ID, which is the requested one if it was resumed. The first
-    /// event.
+    /// The first event: the thread has an ID, the requested one if the thread was resumed.
     #[serde(rename = "thread.started")]
     ThreadStarted {
         /// Its ID.

@@ -1,6 +1,6 @@
-//! Determines whether a turn failed, the class of the failure, and what to do about it.
+//! Determines whether a turn failed, the class of the failure, and its remedy.
 //!
-//! The class is derived from Codex's message, and then from its kind of error. Source of
+//! The class is derived from Codex's message, and otherwise from the kind of the error. Source of
 //! the messages: 0.104.0, 0.153.4 and 0.169.0.
 
 use std::time::{Duration, SystemTime};
@@ -185,8 +185,8 @@ impl Failure {
         }
     }
 
-    /// A failure by the time limit. Codex retries an unreachable model as long as it is
-    /// allowed to.
+    /// A failure by the time limit. Codex retries an unreachable model until the time limit, so the
+    /// last error may be the cause.
     fn timed_out(after: Duration, last_error: Option<&str>) -> Self {
         let words = format!("agent timed out after {}ms", after.as_millis());
         match last_error {
@@ -201,8 +201,8 @@ impl Failure {
         }
     }
 
-    /// A failure in Codex's words. They are more specific than the kind of error, unless
-    /// they are about the connection: then the kind of error states the cause.
+    /// A failure in Codex's words. The words are usually more specific than the kind of error.
+    /// Words about the connection state only a symptom, so then the kind of error decides.
     fn from_words(words: &str, kind: FailureClass) -> Self {
         let class = match (class_of(words), kind) {
             (Some(FailureClass::Connection) | None, FailureClass::Exit) => {
@@ -399,7 +399,7 @@ fn class_of(words: &str) -> Option<FailureClass> {
         STATUSES.iter().find(fits).map(|(class, _)| *class)
     };
     match by_word {
-        // The words state the symptom, the status the cause.
+        // The words state the symptom, and the status the cause.
         Some(FailureClass::Connection) | None => by_status().or(by_word),
         by_word => by_word,
     }
@@ -416,8 +416,7 @@ fn is_about_a_model(words: &str) -> bool {
     }
 }
 
-/// Whether the number is a word of its own, not part of a path, a port or a longer
-/// number.
+/// Whether the number is a separate word, not part of a path, a port or a longer number.
 fn has_status(words: &str, status: &str) -> bool {
     words
         .split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | ';'))

@@ -208,8 +208,8 @@ impl Call {
     }
 }
 
-/// A member of the parameters. `None` if they would take too much memory: no event is as
-/// large, and what the model gives a tool may be.
+/// A member of the parameters. `None` if parsing it would take too much memory: a value that the
+/// model passes to a tool can be larger than any event.
 fn member(heard: &ThreadNotification<'_>, name: &str) -> Option<Value> {
     if json_values::exceed(heard.params.get().as_bytes(), MAX_VALUES) {
         tracing::warn!("a step with more than {MAX_VALUES} JSON values is left out of the events");

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Parts of the output of commands that the sandbox stops, in lower case: those by which
-/// Codex itself recognises them (0.169.0), and those of a missing network.
+/// Parts of the output of commands that the sandbox stops, in lower case: those by which Codex
+/// itself recognises such output (0.169.0), and those that indicate a missing network.
 const BY_THE_SANDBOX: [&str; 8] = [
     "operation not permitted",
     "permission denied",
