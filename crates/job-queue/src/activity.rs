@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::logic::JobId;
 use super::store::{JobStore, StoreError, StoredEvent};
 
-/// How many of the last events to read: the started steps that have not ended are among them.
+/// How many of the last events are read. Steps that have started and not ended are among them.
 pub const TAIL: u32 = 50;
 
 /// The limit of the text of a run's event, in bytes.
@@ -45,7 +45,7 @@ impl JobActivity {
         let step = CurrentStep {
             number: activity.number(),
             words: activity.words().to_owned(),
-            // The store may have another clock.
+            // The clock of the store may differ from ours.
             took: now.duration_since(activity.since()).unwrap_or_default(),
         };
         (!step.words.is_empty()).then_some(step)

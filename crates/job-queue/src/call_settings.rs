@@ -31,8 +31,8 @@ pub struct CallSettings {
     /// Overrides of `config.toml`, by their dotted or nested keys.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub config: Map<String, Value>,
-    /// Directories that commands may write to in `workspace-write`, beside the working
-    /// directory and those that are configured; absolute.
+    /// Absolute paths of directories that commands may write to in `workspace-write`, in addition
+    /// to the working directory and the configured ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add_dirs: Vec<PathBuf>,
     /// Whether commands may use the network in `workspace-write`; as configured if unset.

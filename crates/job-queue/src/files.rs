@@ -1,4 +1,4 @@
-//! The files beside a store: locks and logs, accessible to this user only.
+//! The files next to a store: locks and logs, accessible only to this user.
 #![expect(
     clippy::disallowed_methods,
     reason = "files of our own state; no link is followed and no pipe waited for"

@@ -8,8 +8,8 @@
 //!
 //! A job is a row of the [`store`]. A worker claims it with a lease, renews the lease while it
 //! works, and writes events and the report. When a worker is lost, its lease ends, and another
-//! worker fails the job or tries it again, as [`logic`] decides. Of all that can change a row,
-//! only the holder of the lease can change the row of a running job.
+//! worker fails the job or runs it again, as [`logic`] decides. Only the holder of the lease can
+//! change the row of a running job.
 //!
 //! - [`service`]: submits, lists, shows and cancels jobs. [`spec`]: the specification of a job.
 //! - [`question`]: Codex's questions in a job. [`directive`]: directives to its worker.

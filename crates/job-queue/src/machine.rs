@@ -48,7 +48,7 @@ pub struct MachineKey {
 /// An error of loading or creating the key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The state directory is a relative path, and the current directory may be a stranger's.
+    /// The state directory is a relative path, and the current directory may be another user's.
     #[error(
         "cannot determine the path of this machine's key: {} is not an absolute path; set HOME or \
          XDG_STATE_HOME", state.display()
@@ -128,8 +128,8 @@ impl MachineKey {
         }
     }
 
-    /// Loads the key from the directory `state`; if there is none, returns one that is stored
-    /// nowhere.
+    /// Loads the key from the directory `state`. If there is none, returns a new key that is not
+    /// stored.
     ///
     /// # Errors
     ///

@@ -20,11 +20,12 @@ use super::store::{NewQuestion, Origin, Question};
 /// essentials in less than 4 KiB.
 pub const MOST_DETAILS: usize = 256 * 1024;
 
-/// The limit of the fields of a question, and of its decisions, in bytes of JSON. Beyond it, the
-/// question has no fields, or no rules: only the client of the session can fill in such a form.
+/// The limit of the fields of a question, and of its decisions, in bytes of JSON. A question beyond
+/// the limit is stored without fields, or without rules: only the client of the session can fill in
+/// such a form.
 const MOST_OFFERED: usize = 256 * 1024;
 
-/// The limit of the details that records of jobs have, in bytes of JSON: models read these.
+/// The limit of the details in a job's record, in bytes of JSON. Records are read by models.
 const RECORDED_DETAILS: usize = 32 * 1024;
 
 /// The longest summary, in bytes.
@@ -66,7 +67,7 @@ pub struct StoredQuestion {
     pub details: Option<Map<String, Value>>,
 }
 
-/// An open question with its ID, as hosts tell those of their sessions.
+/// An open question with its ID, in the form in which hosts report questions of their sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NamedQuestion {
     /// Its ID.
@@ -129,7 +130,8 @@ const ARGUMENTS: &str = "arguments";
 /// A part of what is asked, in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WholePart<'a> {
-    /// A text, such as a command.
+    /// The details that are shown in full only if the text of the question leaves out a part of
+    /// them.
     Text {
         /// What it is.
         label: &'static str,
@@ -162,8 +164,8 @@ const REST: [(&str, &str); 4] = [
 ];
 
 impl<'a> WholeChange<'a> {
-    /// Reads a change in the form of today, or in that of the first protocol, which has the path as
-    /// a key.
+    /// Reads a change in the current form, or in the form of the first protocol, which has the path
+    /// as a key.
     fn of(path: Option<&'a str>, change: &'a Value) -> Self {
         let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
         let kind = change.get("kind").unwrap_or(change);
@@ -179,8 +181,8 @@ impl<'a> WholeChange<'a> {
 }
 
 impl StoredQuestion {
-    /// An open question as the store has it. If the sandbox is bounded, it does not have the
-    /// decisions by which a command would leave that.
+    /// An open question in its stored form. If the sandbox is bounded, it lacks the decisions by
+    /// which a command would leave the sandbox.
     #[must_use]
     pub fn new(open: &OpenQuestion, is_bounded: bool) -> Self {
         let mut decisions = action::offered(&open.ask);
@@ -202,7 +204,7 @@ impl StoredQuestion {
         }
     }
 
-    /// The question without its details, fields and rules: what is left takes less than 16 KiB of JSON.
+    /// The question without its details, fields and rules. The rest takes less than 16 KiB of JSON.
     #[must_use]
     pub fn shortest(mut self) -> Self {
         self.decisions.retain(|one| !is_rule(one));
@@ -211,8 +213,8 @@ impl StoredQuestion {
         self
     }
 
-    /// What is asked in full, as far as the text may leave it out: the command, the changes of
-    /// files, and the details of a text that is shortened.
+    /// The full content of the request where the text may leave a part out: the command, the file
+    /// changes, and the details of a shortened text.
     #[must_use]
     pub fn whole(&self) -> Vec<WholePart<'_>> {
         let Some(details) = &self.details else {

@@ -74,7 +74,7 @@ pub struct Report {
     /// The end of Codex's stderr; only in jobs of older releases, where each job had its own
     /// Codex.
     pub stderr: String,
-    /// The beginning of Codex's stdout beside events; only in jobs of older releases.
+    /// The part of Codex's stdout that is not events, cut; only in jobs of older releases.
     pub stdout: String,
     /// The first events, if the stream was requested, without those that are nested too deep to be
     /// read back.
@@ -292,8 +292,9 @@ impl Report {
     }
 
     fn with_stream(self, stream: &Stream) -> Self {
-        // Each line was serialized from JSON. But the arguments of a tool may be nested so deep that
-        // serde_json, which reads 127 levels, could not read them two levels deeper, in the report.
+        // Each line was serialized from JSON. But the arguments of a tool may be nested so deeply
+        // that they cannot be read back from the report, where they are two levels deeper:
+        // serde_json reads 127 levels.
         let in_report = |line: &String| {
             let nested = serde_json::from_str::<[[Value; 1]; 1]>(&format!("[[{line}]]"));
             nested.map(|[[event]]| event).ok()

@@ -34,8 +34,8 @@ use change::ChangeError;
 
 pub use instructions::{InstructError, NewAnswer, Response, decision_for};
 
-/// How often a caller that waits for a job checks that there is a worker, and how long it is assumed
-/// that one which could not start cannot start.
+/// How often a caller that waits for a job checks that there is a worker. A failed start counts for
+/// the same time, so that it is not repeated at each check.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a cancellation waits for Codex to end: its commands have a second to end by
@@ -82,7 +82,7 @@ pub enum JobsError {
         /// The error of the last attempt.
         error: StoreError,
     },
-    /// An answer of the store about an instruction was lost, and there was none to a later request.
+    /// The store's answer about an instruction was lost, and a later request got no answer either.
     #[error(
         "the worker of job {job} may have been instructed or not: {error}. See `codex-mcp jobs logs \
          {job}` before you repeat it"
@@ -365,9 +365,9 @@ impl Jobs {
         })
     }
 
-    /// Starts a worker if there is none, so that waiting jobs run, and jobs of dead workers are
-    /// recovered. Returns the error if no worker could be started. Many callers look each second, and
-    /// each start adds to the worker's log, so a failure counts for a while.
+    /// Starts a worker if there is none, so that waiting jobs run and jobs of dead workers are
+    /// recovered. Returns the error if no worker could be started. Many callers check each second,
+    /// and each start adds to the worker's log, so a failed start is not repeated for a while.
     pub async fn ensure_worker(&self) -> Option<StartError> {
         let failed = lock(&self.failed_start).clone();
         match failed {
@@ -383,7 +383,7 @@ impl Jobs {
         failed
     }
 
-    /// Whether this machine runs jobs of this owner, and submits them again.
+    /// Whether this machine runs jobs of this owner, and may submit them again.
     #[must_use]
     pub fn may_run(&self, ownership: Ownership) -> bool {
         ownership == Ownership::Ours || self.access.others == OthersJobs::Run

@@ -232,7 +232,7 @@ impl JobSpec {
     }
 }
 
-/// The submitter of jobs, with the settings that complete each specification.
+/// The submitter of jobs, with the settings that complete its specifications.
 #[derive(Debug, Clone)]
 pub struct Submitter {
     /// The submitter's program.
@@ -290,7 +290,7 @@ impl Submitter {
     ) -> Result<Request, BadJobSpec> {
         let cwd = self.bounds.directory(&self.working_directory(&spec)?)?;
         spec.check()?;
-        // On another machine, the profiles of the worker's Codex count.
+        // On another machine, the profiles of the worker's Codex are used.
         if let (StoreScope::Here, Some(profile)) = (self.scope, &spec.profile) {
             check_exists(&self.codex_home, profile)?;
         }
@@ -310,7 +310,7 @@ impl Submitter {
             .sandbox_of_job(sandbox, spec.profile.as_ref(), &cwd)?;
         let (model, effort) = self.model_and_effort(spec.model, spec.effort, explicit);
         let run_on = match (self.scope, &continuation) {
-            // The machine's name may change.
+            // The machine is not stored for a local store, as it may be renamed.
             (StoreScope::Here, _) => None,
             (StoreScope::Anywhere, Some(continuation)) => Some(continuation.host.clone()),
             (StoreScope::Anywhere, None) => has_files(&pictures).then(|| self.host.clone()),
@@ -355,7 +355,7 @@ impl Submitter {
         }
     }
 
-    /// The settings of a specification beside the fields of the contract, within the bounds.
+    /// The settings of a specification that are not fields of the contract, within the bounds.
     fn settings(&self, spec: &JobSpec, cwd: &Path) -> Result<CallSettings, BadJobSpec> {
         let directory = |path: &PathBuf| {
             let path = resolved(&cwd.join(path));
@@ -425,8 +425,8 @@ impl Submitter {
         )
     }
 
-    /// Our own `read-only` sandbox, for a job with a profile where neither that nor the rest of
-    /// Codex's configuration names a sandbox: the default of jobs may write.
+    /// Our own `read-only` sandbox, for a job whose profile and Codex configuration both name no
+    /// sandbox. Without it, the default sandbox of jobs would let the job write.
     fn read_only_beside_profile(&self, spec: &JobSpec, cwd: &Path) -> Option<SandboxMode> {
         let set = self.defaults.sandbox.as_ref()?.value;
         let profile = spec.profile.as_ref()?;

@@ -77,7 +77,7 @@ impl EventQueue {
             self.next = self.coming.recv().await;
         }
         if self.next.is_none() {
-            // The session has closed; the end of the turn is reported elsewhere.
+            // The session has closed. The end of the turn is reported in another way.
             std::future::pending::<()>().await;
         }
     }

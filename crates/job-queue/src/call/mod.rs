@@ -136,9 +136,9 @@ pub struct CallOutcome {
     pub limit: Option<LimitReached>,
     /// Whether Codex's process ended during the turn.
     pub lost_codex: bool,
-    /// Whether Codex may keep threads of the call loaded: those of sub-agents, or the call's
-    /// own, if it was not unloaded. A job that resumes a loaded thread gets the thread's sandbox
-    /// instead of the requested one.
+    /// Whether Codex may keep threads of the call loaded: threads of sub-agents, or the call's own
+    /// thread if it could not be unloaded. A later job that resumes a loaded thread gets the
+    /// thread's sandbox instead of the requested one.
     pub leaves_threads: bool,
     /// The files that changed during the turn.
     pub changes: Changes,
@@ -150,10 +150,10 @@ pub struct CallOutcome {
     pub took: Duration,
 }
 
-/// Runs one turn. When it is cancelled, or its time is up, the turn is interrupted and all
-/// processes that it has started are ended, which takes a little more than a second at most.
+/// Runs one turn. When the call is cancelled, or its time is up, interrupts the turn and ends all
+/// processes that the turn has started, which takes little more than a second.
 ///
-/// There are no errors besides [`CallOutcome::failure`].
+/// Failures are reported in [`CallOutcome::failure`].
 pub async fn run(
     engine: &Engine,
     request: &CallRequest,
@@ -407,7 +407,7 @@ impl Call<'_> {
                 LoopEvent::Progress(Ok(Err(error))) => return self.ending(Err(error)),
                 LoopEvent::Progress(Err(ending)) => {
                     return match self.interrupt_turn(opened, events).await {
-                        // The turn had been completed just before.
+                        // The turn had just been completed.
                         Some(TurnEnding::Completed) => WorkEnding::Completed,
                         _ => ending,
                     };
@@ -469,10 +469,10 @@ impl Call<'_> {
     /// Closes the session, ends the processes of its commands, and inspects the tree again.
     ///
     /// No process of a command or an MCP server may change files during the inspection. If any
-    /// process runs below Codex, git waits until the thread is unloaded and the commands'
-    /// processes are gone. If none does, an ended turn starts none either, and git runs while
-    /// Codex unloads the thread; unless CODEX_HOME is in the directory, as unloading moves a
-    /// file there.
+    /// process runs below Codex, git waits until the thread is unloaded and the commands' processes
+    /// are gone. If none runs, the ended turn cannot start one either, so git runs while Codex
+    /// unloads the thread. The exception is a directory that contains CODEX_HOME: unloading moves a
+    /// file there, so git waits.
     async fn close_and_inspect(
         &mut self,
         opened: &OpenThread,

@@ -1,5 +1,5 @@
-//! Reads from the rollout of a resumed thread which calls Codex refused, or the sandbox stopped
-//! at once. Codex reports such calls only in new threads.
+//! Reads the rollout of a resumed thread for calls that Codex refused or that the sandbox stopped
+//! at once. Codex reports such calls only for new threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -18,8 +18,8 @@ use serde_json::Value;
 /// How much of the end of a rollout is read, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
-/// A line of a rollout, as far as it is used. Its time stamp has the form of ours, so that
-/// the two can be compared as texts.
+/// A line of a rollout, with the fields that are used. Its time stamp has the same format as ours,
+/// so the two can be compared as texts.
 #[derive(Deserialize)]
 struct RolloutLine {
     #[serde(default)]

@@ -119,7 +119,7 @@ fn started(request: &CallRequest, settings: Settings) -> StartThread {
         report_denied: ReportDenied::On,
         timeouts: Some(Timeouts {
             approval: request.settings.question_limit(),
-            // The worker notices itself when a turn stalls.
+            // The worker itself detects stalled turns.
             stall: LONGEST_WAIT,
         }),
         ..StartThread::default()
@@ -137,8 +137,8 @@ fn named_provider(
     provider.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The model provider of a turn, unless it is the configured one: that of the thread, which
-/// keeps the provider it began with, else the named one.
+/// The model provider of a turn, unless it is the configured one. A resumed thread keeps the
+/// provider that it began with; for a new thread, the named provider counts.
 pub(crate) fn provider(
     codex_home: &Path,
     thread: Option<&ThreadId>,
@@ -192,13 +192,14 @@ fn sandbox(
     }
 }
 
-/// The text that tells a new thread where and for whom it works.
+/// The text that tells a new thread in which directory and for which member it works.
 fn context(request: &CallRequest) -> Option<String> {
     let member = request.member.as_ref().filter(|_| request.resume.is_none());
     Some(Context::gather(member?, &request.cwd, Some(&request.cwd)).text())
 }
 
-/// The approval policy of a job with approval `ask`: `untrusted` is kept, as it asks more.
+/// The approval policy of a job with approval `ask`. A configured `untrusted` is kept, as it asks
+/// more often.
 fn asking_policy(configured: Option<&Value>) -> ApprovalPolicy {
     match configured.and_then(|policy| serde_json::from_value(policy.clone()).ok()) {
         Some(ApprovalPolicy::Untrusted) => ApprovalPolicy::Untrusted,
@@ -290,7 +291,8 @@ pub(super) async fn progress(
     }
 }
 
-/// The ending of a turn whose Codex is gone. `how` it ended has no subject: `exited with code 1`.
+/// The ending of a turn whose Codex has exited. `how` describes the exit without a subject: `exited
+/// with code 1`.
 pub(super) fn lost(how: String, exit: Option<Exit>) -> WorkEnding {
     match exit {
         Some(Exit::Signal(_)) => WorkEnding::Killed(how),

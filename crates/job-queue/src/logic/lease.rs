@@ -4,16 +4,17 @@ use std::time::{Duration, Instant};
 
 use super::{Attempt, AttemptPhase, JobState};
 
-/// How long a worker may continue an attempt, by its own clock.
+/// How long a worker may continue an attempt, measured by its own clock.
 ///
-/// The database counts a lease from the moment of the statement, the worker from before it
-/// sends the statement: so the lease ends here no later than there. Once the lease has ended,
-/// other workers may take the job. A job that would then run again must have ended here before,
-/// or it would run twice at once. Any other job continues, as nobody else will run it; should
-/// it have been taken nevertheless, its worker notices when it can reach the store.
+/// The database counts a lease from the moment of the statement, the worker from before it sends
+/// the statement, so the worker's lease ends no later than the database's. Once the lease has
+/// ended, other workers may take the job. If the job would then run again, the attempt must have
+/// ended here before that, or the job would run twice at once. If the job would not run again, the
+/// attempt continues: should another worker have taken the job nevertheless, this worker notices
+/// when it reaches the store.
 ///
-/// A machine that has slept is the exception: the clock of the worker does not count the sleep, so
-/// a job that was taken meanwhile continues here until the answer to its next renewal, or until the
+/// A machine that has slept is an exception, as the worker's clock does not count the sleep. A job
+/// that was taken in the meantime continues here until the answer to its next renewal, or until the
 /// lease ends by this clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {

@@ -10,15 +10,15 @@
 //!       └── cancel ──► Cancelled
 //! ```
 //!
-//! A job whose account has reached a usage limit is put back into the queue to *wait*, and not
+//! A job whose account has reached a usage limit is put back into the queue to *wait*, and is not
 //! claimed before the limit is reset. Such an attempt does not count.
 //!
-//! A running job is cancelled by its worker on request, and stays running until then. An ended
-//! job never changes.
+//! A running job is cancelled by its worker on request, and stays running until the worker has done
+//! so. An ended job never changes.
 //!
-//! A worker has a job for the time of a *lease*, which it renews. An *attempt* is a job in the
-//! hands of one worker; each has a number. The store accepts changes only from the current
-//! attempt: a worker that was away for too long, and whose job another worker has, changes
+//! A worker holds a job by a time-limited *lease*, which it renews. An *attempt* is a job in the
+//! hands of one worker; attempts are numbered. The store accepts changes only from the current
+//! attempt: a worker that was silent for too long, and whose job another worker has, changes
 //! nothing.
 
 mod cancel;
@@ -130,7 +130,7 @@ pub enum JobEvent {
     Claim,
     /// The worker has finished the job.
     Finish(Ending),
-    /// The worker has died, was silent for too long, or gives the job up.
+    /// The worker has died, was silent for too long, or gives up the job.
     LoseWorker(Attempt),
     /// A user cancels the job.
     Cancel,
@@ -198,8 +198,8 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttemptPhase {
-    /// The job was claimed before the end of its wait, to check whether it still has to wait,
-    /// and the attempt has opened no thread. Its loss costs the job no retry.
+    /// The attempt only checks whether the job still has to wait: the job was claimed before the
+    /// end of its wait, and the attempt has opened no thread. Losing it costs the job no retry.
     Look,
     /// Any other attempt.
     #[default]

@@ -1,4 +1,5 @@
-//! Decides how long a job waits for a usage limit of its account, and when it has waited enough.
+//! Decides how long a job waits for a usage limit of its account, and when the job must fail
+//! instead.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +15,8 @@ const MOST_PAUSES: u32 = 10;
 /// The margin after a reset, as the account's clock is not ours.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// The longest pause and margin. A pause doubles with each pause and a margin with each
-/// reset, so that no job is claimed in a loop, whatever resets Codex reports.
+/// The longest pause and the longest margin. Pauses double with each pause, and margins with each
+/// reset, so that a job is not claimed in a loop, whatever resets Codex reports.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// How far two reports of the same reset may be apart.
@@ -120,7 +121,7 @@ impl WaitHistory {
         })
     }
 
-    /// The last wait, if it is not over yet: no turn was tried since that could change it.
+    /// The last wait, if it is not over yet. No turn that could change it was tried since.
     #[must_use]
     pub fn unfinished(self, now: SystemTime) -> Option<NextWait> {
         let wait = self.pending(now)?;

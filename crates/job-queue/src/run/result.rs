@@ -12,8 +12,8 @@ pub const RESULT_LIMIT: usize = 64 << 10;
 /// The limit of Codex's final message in a result, in bytes; the job has the whole message.
 const RESPONSE_LIMIT: usize = 16 << 10;
 
-/// The limit of the last review in a result that would be too long, in bytes. JSON has six for
-/// some.
+/// The limit of the last review in a result that would be too long, in bytes. In JSON, some of
+/// these bytes take six.
 const SHORT_REVIEW: usize = 2 * 1024;
 
 /// The fewest turns whose evidence is kept: the first and the last.
@@ -57,7 +57,7 @@ fn cut_response(result: &mut Value) {
     }
 }
 
-/// Keeps the review of the last turn alone, and that within a limit that holds for its JSON.
+/// Keeps only the review of the last turn, cut to a limit that also bounds its JSON.
 fn shorten_reviews(result: &mut Value) {
     let log = result
         .pointer_mut("/evidence/log")

@@ -235,7 +235,7 @@ impl Jobs {
         }
     }
 
-    /// Refuses to let a job do more if another client has submitted it, without our bounds.
+    /// Refuses to give more work to a job that another client has submitted without our bounds.
     fn check_bounds(&self, job: &Job) -> Result<(), InstructError> {
         let bounds = &self.submitter.bounds;
         let settings = CallSettings::of(&job.request)?;
@@ -355,7 +355,7 @@ impl Jobs {
     }
 }
 
-/// How a question was answered, in words that follow others.
+/// The words for how a question was answered, as the continuation of a sentence.
 fn and_how(first: Option<&Answer>) -> String {
     match first.map(|first| (first.decision.name(), first.by)) {
         Some((decision, Some(by))) => format!(": {decision} ({})", by.name()),

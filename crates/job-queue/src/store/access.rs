@@ -40,8 +40,8 @@ impl Writers {
     }
 }
 
-/// Whether nobody else can read or write a file, or create files beside it: SQLite adds the changes
-/// in a log or journal there to the database, whoever has written them.
+/// Whether nobody else can read or write a file, or create files next to it: SQLite applies the
+/// changes in a log or journal there, whoever has written it.
 fn is_private(path: &Path) -> bool {
     // The log of a link lies beside the file to which the link leads.
     let Ok(path) = path.canonicalize() else {

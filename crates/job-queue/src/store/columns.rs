@@ -88,8 +88,9 @@ pub(super) fn longest(column: &str) -> usize {
     }
 }
 
-/// A column of texts, as it is read. Others may have written more than fits into memory. In its place
-/// comes what no reader accepts, or in an optional name what a person can read.
+/// The expression that reads a text column. Others may have written a text that does not fit into
+/// memory. Such a text is replaced by one that no reader accepts, or in an optional name by one
+/// that a person can read.
 pub(super) fn bounded(column: &str) -> String {
     let name = column.rsplit('.').next().unwrap_or(column);
     let (most, within, beyond) = match name {

@@ -33,7 +33,8 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
-    /// There is no connection by TLS as the URL requires it: the server may be another.
+    /// A connection with the TLS that the URL requires cannot be made: the server may be another
+    /// one.
     #[error("the job store {store} is not used: {error}")]
     Untrusted {
         /// Where.
@@ -122,7 +123,7 @@ pub enum StoreError {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// The location has something else than a store.
+    /// The location has something other than a store.
     #[error(
         "{store} is not a job store: {error}. Name another place with --store, or move it away"
     )]
@@ -223,7 +224,8 @@ pub(super) enum Fault {
     Locked(u64),
     #[error("schema version {found}")]
     Newer { found: i64, known: i64 },
-    /// Only an inspection fails so; others upgrade the store.
+    /// The store has an older schema. Only inspections fail with this: opening a store in any other
+    /// way upgrades it.
     #[error("an older program has created it, and it is not upgraded yet")]
     Older,
     /// Tables of this version cannot be created.

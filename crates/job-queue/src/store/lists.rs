@@ -50,8 +50,8 @@ async fn list(
 }
 
 impl JobFilter {
-    /// The statement that counts the matching jobs. It is only one, as a job might start to run
-    /// between two.
+    /// The statement that counts the matching jobs. It is a single statement, as a job might change
+    /// its state between two.
     fn total(&self) -> (String, Vec<Value>) {
         let (conditions, values) = self.conditions();
         let state = |state: &str| all_of(&conditions, Some(state));
@@ -106,7 +106,7 @@ impl JobFilter {
         (sql, values)
     }
 
-    /// The conditions beside the state, and their values. The index by directory is preferred:
+    /// The conditions apart from the state, and their values. The index by directory is preferred:
     /// there are more directories than tools.
     fn conditions(&self) -> (Vec<String>, Vec<Value>) {
         match (self.cwd.as_ref(), self.tool_name.as_ref()) {

@@ -57,8 +57,8 @@ const TABLES: &str = "codex_jobs, codex_events, codex_workers, codex_counts, \
                       codex_folder_counts, codex_changes, codex_numbers, codex_questions, \
                       codex_instructions";
 
-/// The SQL that makes the tables of a PostgreSQL store, or upgrades them from a version, and
-/// lets a role use them that may not create any. It is for the owner of the database.
+/// The SQL that creates the tables of a PostgreSQL store, or upgrades them from a version, and
+/// grants their use to a role that may not create tables. The owner of the database runs it.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! Pools of connections, one for each purpose.
 //!
-//! A connection that is dropped during its use (as its caller was dropped, or an error has left
-//! it in an unknown state) is closed, which rolls its transaction back.
+//! A connection that is dropped during its use is closed, which rolls back its transaction. This
+//! happens when the caller's future is dropped, or when an error has left the connection in an
+//! unknown state.
 #![expect(clippy::disallowed_methods, reason = "files of our own state")]
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -135,7 +136,7 @@ pub(super) async fn connect(location: &Location, purpose: Purpose) -> Result<Con
                 Purpose::Inspect => StandbyPolicy::Accept,
                 _ => StandbyPolicy::Refuse,
             };
-            // On the heap, as each call of the store would have room for it otherwise.
+            // On the heap: otherwise the future of each call of the store would have room for it.
             let connection = Box::pin(postgres::connect(url, policy)).await?;
             Ok(Connection::Postgres(connection))
         }
@@ -174,8 +175,8 @@ fn sqlite(path: &Path, purpose: Purpose) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Reads a file without writing one beside it. SQLite would make its log to read a database that
-/// nobody has open, unless the file counts as immutable; a process that opens the database
+/// Reads a file without writing one next to it. SQLite would create its log to read a database that
+/// nobody has open, unless the file is declared immutable. A process that opens the database
 /// meanwhile can make such a read fail.
 ///
 /// Source: <https://www.sqlite.org/wal.html>, "Read-Only Databases".

@@ -1,9 +1,9 @@
-//! Connections to a server of PostgreSQL, which may be a standby, or behind a pooler.
+//! Connections to a PostgreSQL server, which may be a standby, or behind a pooler.
 //!
-//! A pooler in transaction mode gives each transaction another connection of the server. There,
-//! a prepared statement may be missing later, or be that of another client, and notifications do
-//! not arrive. pgbouncer either refuses the parameter that marks our connections, or does not
-//! pass it on.
+//! A pooler in transaction mode assigns another server connection to each transaction. Behind it, a
+//! prepared statement may be missing later, or be another client's, and notifications do not
+//! arrive. pgbouncer either refuses the parameter that marks our connections, or does not pass it
+//! on.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::tls::Attempts;
 /// How long a server may take to accept a connection, or to answer on one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The mark of our connections: a value of `extra_float_digits` that nobody sets, for texts of
-/// floating-point numbers, of which the store has none.
+/// The mark of our connections: a value of `extra_float_digits` that nobody else sets. The
+/// parameter affects only texts of floating-point numbers, and the store has none.
 const MARK: i8 = -2;
 
 /// The query that checks a connection.

@@ -135,8 +135,8 @@ impl JobStore {
         Ok(job.map(|job| claimed(job, worker)))
     }
 
-    /// Takes a job by a statement that returns its row. A job whose row cannot be read fails, and the
-    /// next one is taken. Each has a transaction of its own, as there may be many.
+    /// Takes a job with a statement that returns its row. If the row cannot be read, fails that job
+    /// and takes the next one, each in a separate transaction, as there may be many.
     async fn take(&self, sql: &str, values: &[Value]) -> Result<Option<Job>, StoreError> {
         let take = async |connection: &mut Connection| {
             let Some(row) = connection.row(sql, values.to_vec()).await? else {
@@ -157,9 +157,9 @@ impl JobStore {
         }
     }
 
-    /// A job that this worker has claimed without knowing it, because the answer was lost; its
-    /// lease begins anew. `known` are the jobs that the worker has. A job whose row cannot be read
-    /// fails.
+    /// Returns a job that this worker has claimed without knowing it, because the answer was lost,
+    /// and starts its lease again. `known` are the jobs that the worker knows. A job whose row
+    /// cannot be read fails.
     ///
     /// # Errors
     ///
@@ -371,8 +371,9 @@ pub(super) async fn end(
     Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
 }
 
-/// Ends a job whose row cannot be read, as any further try would fail too and keep other jobs from
-/// being claimed or recovered. The row has the columns `seq` and `id`. Returns any other fault.
+/// Fails a job whose row cannot be read. Any further attempt would fail too, and keep other jobs
+/// from being claimed or recovered. The row must have the columns `seq` and `id`. Returns the fault
+/// if it is not about reading the row.
 pub(super) async fn fail_unreadable(
     connection: &mut Connection,
     row: &Row,

@@ -239,17 +239,18 @@ pub struct Job {
 }
 
 impl Job {
-    /// The ID of Codex's thread, if nobody else can have written it into the store. In other
-    /// threads, no job of this machine is continued.
+    /// The ID of Codex's thread, if its signature proves that nobody else can have written it into
+    /// the store. Jobs of this machine continue no other threads.
     #[must_use]
     pub fn proven_session(&self) -> Option<&str> {
         let session = self.summary.session_id.as_deref();
         session.filter(|_| self.session_origin == Origin::ThisMachine)
     }
 
-    /// Whether the job was submitted on the machine of this name, which then has the submitter's Codex
-    /// and home. A store in a file belongs to one machine, even if that was renamed. The machine that
-    /// a job names counts only if this machine has signed the job.
+    /// Whether the job was submitted on the machine of this name, and so finds the submitter's
+    /// Codex and home there. A store in a file belongs to one machine, even if the machine was
+    /// renamed. In other stores, the machine that a job names counts only if this machine has
+    /// signed the job.
     #[must_use]
     pub fn is_of_machine(&self, name: &str, store: &Location) -> bool {
         let names_it = || self.request.host.as_deref() == Some(name);
@@ -393,7 +394,7 @@ pub enum InstructOutcome {
     NotRunning(JobState),
     /// The job has no such open question.
     NoQuestion,
-    /// The question already has an answer, whose data these are, if they are known.
+    /// The question already has an answer. Holds the data of that answer, if they are known.
     Answered(Option<String>),
 }
 
@@ -419,8 +420,8 @@ pub struct ReapedJob {
     pub worker: Option<WorkerId>,
     /// The new state of the job.
     pub state: JobState,
-    /// The whole job if it has ended by this, for the notification of its end: credentials are not
-    /// masked in it. `None` also if its row cannot be read.
+    /// The whole job, if it has ended by this recovery. Its credentials are not masked, as its
+    /// notification needs them. `None` also if its row cannot be read.
     pub ended: Option<Job>,
 }
 

@@ -97,9 +97,9 @@ impl JobStore {
         writing!(self, requeue, Purpose::Write, Notify::Watchers)
     }
 
-    /// Puts jobs back into the queue that this worker has claimed without knowing it, because the answer
-    /// was lost. `known` are the jobs that the worker has. Nothing of the others has run, so these
-    /// attempts do not count. A job whose cancellation was requested is cancelled.
+    /// Puts back into the queue the jobs that this worker has claimed without knowing it, because
+    /// the answer was lost. `known` are the jobs that the worker knows. The other jobs have not run
+    /// at all, so these attempts do not count. A job whose cancellation was requested is cancelled.
     ///
     /// # Errors
     ///
@@ -180,9 +180,9 @@ impl JobStore {
         writing!(self, reap, Purpose::Write, Notify::Watchers)
     }
 
-    /// A lost job as it will be once it has ended, except that its credentials are not masked and
-    /// its signature is still there; `None` if it does not end. A row that cannot be read must not
-    /// keep others from being recovered.
+    /// A lost job in its state after its end, but with unmasked credentials and its signature;
+    /// `None` if the job does not end. A row that cannot be read must not keep others from being
+    /// recovered.
     async fn ended(
         &self,
         connection: &mut Connection,
@@ -251,8 +251,8 @@ impl LostJob {
         })
     }
 
-    /// The assignments of the wait of a requeued job. A lost check does not count, and the next
-    /// one comes no sooner than after any other.
+    /// The assignments that set the wait of a requeued job. A lost check does not count, and the
+    /// next check comes no sooner than after any other check.
     fn wait(&self) -> &'static str {
         match self.phase {
             AttemptPhase::Look => {

@@ -21,9 +21,9 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The expression of the current moment by the database's clock, in milliseconds since 1970.
-    /// PostgreSQL's is the moment when the statement was sent, so that a lease ends rather too
-    /// early than too late.
+    /// The expression for the current time of the database's clock, in milliseconds since 1970. In
+    /// PostgreSQL this is the time at which the statement was sent, so that a lease ends too early
+    /// rather than too late.
     fn now(self) -> &'static str {
         match self {
             Self::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",

@@ -1,7 +1,7 @@
-//! Connects to a server of PostgreSQL with the TLS of its URL.
+//! Connects to a PostgreSQL server with the TLS mode of its URL.
 //!
-//! sqlx knows no `sslmode=allow`, and does not return from TLS to plain text with `prefer`: such
-//! modes are two attempts here.
+//! sqlx does not know `sslmode=allow`, and with `prefer` does not fall back from TLS to plain text.
+//! For these modes, two connection attempts are made here.
 
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
@@ -72,8 +72,8 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// Whether a connection with, or without, TLS may work where the other has failed: no TLS came
-/// about, or `pg_hba.conf` has no entry for it (28000).
+/// Whether the connection may work with TLS if it failed without, or without TLS if it failed with
+/// it: TLS could not be negotiated, or `pg_hba.conf` has no entry for the connection (28000).
 fn asks_for_the_other(fault: &Fault) -> bool {
     match fault {
         Fault::Tls(TlsError::Handshake(_)) => true,

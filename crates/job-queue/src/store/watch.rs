@@ -1,12 +1,13 @@
 //! Waits for changes of a store by any process.
 //!
-//! While anybody waits, a task watches the store on its own connection. SQLite's
-//! `data_version` rises whenever another connection has changed the file. The task reads it
-//! when the status of the file, or of its log (`-wal`), has changed, and for a while after that,
-//! as a commit becomes visible only after it was written: reading the status takes some µs, a
-//! statement 50 times as long. Where the system reports writes, the task reads it at once.
-//! PostgreSQL sends notifications. As a notification may be lost, and two changes may leave the
-//! same time stamp, each wait ends after a while in any case. So does each behind a pooler.
+//! While anybody waits, a task watches the store on a separate connection. SQLite's `data_version`
+//! rises whenever another connection has changed the file. The task reads it when the status of the
+//! file, or of its log (`-wal`), has changed, and for a while after that, as a commit becomes
+//! visible only after it was written. Checking the status first is cheap: it takes some µs, a
+//! statement 50 times as long. Where the system reports writes, the task reads `data_version` at
+//! once. PostgreSQL sends notifications. A notification may be lost, two changes may leave the same
+//! time stamp, and a pooler forwards no notifications, so each wait also ends after a while without
+//! any change.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

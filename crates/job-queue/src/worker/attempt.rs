@@ -70,10 +70,10 @@ async fn run_claimed(mut held: HeldJob, claimed: ClaimedJob, asked: Instant) {
     tracing::info!("{name} {ended} after {took}");
 }
 
-/// A job that the worker has: it is registered with its cancel handle while its attempt runs.
+/// A job that the worker holds. It is registered with its cancel handle while its attempt runs.
 ///
-/// It has to be made in the same step in which the claim is known. Otherwise a worker that looks
-/// for claims whose answers were lost would find this one, and run the job a second time.
+/// Create this in the same step in which the claim becomes known. Otherwise a worker that looks for
+/// claims whose answers were lost would find this claim, and run the job a second time.
 pub(super) struct HeldJob {
     worker: Rc<Worker>,
     job: JobId,
@@ -85,10 +85,10 @@ pub(super) struct HeldJob {
 }
 
 impl HeldJob {
-    /// Registers the attempt of a claim; `None` if an attempt with the same claim runs already. This
-    /// happens when the database has lost the claim, as in a failover with asynchronous replication,
-    /// and gives it once more: the writes of the running attempt are accepted again. Any other
-    /// earlier attempt has lost the job.
+    /// Registers the attempt of a claim; `None` if an attempt with the same claim is already
+    /// running. This happens when the database has lost the claim, as in a failover with
+    /// asynchronous replication, and grants it once more: then the running attempt can write again.
+    /// Any other earlier attempt at the job has lost the job.
     pub(super) fn new(worker: &Rc<Worker>, claim: &Claim) -> Option<Self> {
         let mut cancel_handles = worker.cancel_handles.borrow_mut();
         let earlier = cancel_handles.get(&claim.job).cloned();
@@ -137,7 +137,7 @@ impl Drop for HeldJob {
     }
 }
 
-/// Renews the lease, and cancels the attempt when that is not possible.
+/// Renews the lease, and cancels the attempt when the lease cannot be renewed.
 async fn keep_lease(
     worker: &Worker,
     claim: &Claim,
@@ -180,8 +180,8 @@ async fn renew(
     }
 }
 
-/// Cancels the attempt before its lease ends if it would then run elsewhere. Ending it takes the
-/// time `ending`.
+/// Cancels the attempt before its lease ends if the job would then run elsewhere. `ending` is the
+/// time that ending the attempt takes.
 async fn cancel_before_lease_ends(
     ending: Duration,
     claim: &Claim,

@@ -1,4 +1,4 @@
-//! The end of an attempt: what is stored, and who is notified.
+//! The end of an attempt: its final write to the store, and its notifications.
 
 use std::fmt;
 

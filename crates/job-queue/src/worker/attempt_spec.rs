@@ -86,15 +86,15 @@ pub(super) struct AttemptSpec {
 pub(super) enum IfUnknown {
     /// The submitter has named the thread: the job fails.
     Fail,
-    /// The thread is that of an earlier attempt, which was lost before Codex had stored it, or on
-    /// another machine: start as that attempt did.
+    /// The thread is that of an earlier attempt. That attempt was lost before Codex had stored the
+    /// thread, or ran on another machine: start in the same way as that attempt did.
     Begin(Option<ThreadId>),
 }
 
 /// The specification of an attempt at a job.
 ///
-/// An attempt after another one resumes the thread that the earlier one has started, if it has,
-/// and gets the prompt again.
+/// A repeated attempt resumes the thread of the earlier one, if that had started a thread, and gets
+/// the prompt again.
 pub(super) async fn attempt_spec(
     job: &Job,
     options: &Options,
@@ -172,7 +172,8 @@ pub(super) fn bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
 }
 
 /// The current bounds of this worker alone, with the configuration of the job's Codex. The
-/// submitter has checked the request against its own, of which the job carries one.
+/// submitter has checked the request against its own bounds; the job carries only its bound on the
+/// sandbox.
 pub(super) fn worker_bounds(job: &Job, options: &Options) -> Result<Bounds, NoBounds> {
     Ok(Bounds {
         codex_home: codex_home(job, options),
@@ -260,8 +261,8 @@ fn session(job: &Job) -> Result<(Option<ThreadId>, IfUnknown), BadAttemptSpec> {
     })
 }
 
-/// The thread that an earlier attempt has started. One that this machine has not signed counts as
-/// absent, as somebody else may have chosen it.
+/// The thread that an earlier attempt has started. A thread that this machine has not signed is
+/// ignored, as somebody else may have chosen it.
 pub(super) fn earlier(job: &Job) -> Option<ThreadId> {
     let earlier = job.summary.session_id.as_deref();
     let earlier = earlier.filter(|_| job.attempts > 1);

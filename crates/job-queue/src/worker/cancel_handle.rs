@@ -1,5 +1,5 @@
-//! Cancels an attempt, keeps the reason, and knows whether the store has the thread and whether the
-//! attempt has ended.
+//! The handle that cancels an attempt. It keeps the reason, and knows whether the store has the
+//! thread and whether the attempt has ended.
 
 use std::cell::Cell;
 

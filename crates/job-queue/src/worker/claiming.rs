@@ -209,7 +209,7 @@ async fn claim(worker: &Worker) -> Result<Option<TimedClaim>, StoreError> {
     Ok(claimed.map(|claimed| TimedClaim(claimed, asked)))
 }
 
-/// The jobs that the worker has begun and that the store may still count as its own.
+/// The jobs that the worker has begun and that the store may still assign to it.
 fn known_jobs(worker: &Worker) -> Vec<JobId> {
     let running = worker.cancel_handles.borrow();
     let unsettled = worker.unsettled.borrow();

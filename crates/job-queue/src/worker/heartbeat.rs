@@ -160,7 +160,7 @@ impl Worker {
         }
     }
 
-    /// The next removal follows after `pause`.
+    /// Removes old jobs once. `pause` is the time until the next removal, for the log.
     async fn remove_old_jobs_once(&self, pause: Duration) {
         let kept = self.options.keep_jobs;
         match self.store.remove_old(kept).await {
@@ -186,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// Lets jobs be checked that wait for a usage limit of a replaced login.
+    /// Lets jobs that wait for a usage limit be checked again if their login was replaced.
     async fn look_at_new_logins(&self) -> Result<(), StoreError> {
         let logins = self.logins.borrow().clone();
         if logins.is_empty() {

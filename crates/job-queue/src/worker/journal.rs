@@ -1,9 +1,9 @@
 //! Writes the events of an attempt to the store.
 //!
-//! Events are queued, so that Codex is read as fast as it writes, however slow the store is, and
-//! written in batches. The queue is bounded: events beyond the limit are dropped and counted, and
-//! the last event has their number. A batch names the number of its first event, so that it can be
-//! written again if the answer of the store was lost.
+//! Events are queued, so that a slow store does not slow down the reading of Codex's output, and
+//! are written in batches. The queue is bounded: events beyond the limit are dropped and counted,
+//! and a last event holds their number. A batch names the number of its first event, so that it can
+//! be written again if the store's answer was lost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

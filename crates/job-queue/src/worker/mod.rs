@@ -187,8 +187,8 @@ pub struct Timing {
     pub lease: Duration,
     /// The time between two heartbeats, each of which renews the leases.
     pub heartbeat: Duration,
-    /// How long before the end of a lease that cannot be renewed a job is cancelled that may
-    /// run elsewhere afterwards: more than Codex takes to end.
+    /// How long before the end of a lease that cannot be renewed the job is cancelled, if it may
+    /// then run elsewhere. Must exceed the time that Codex takes to end.
     pub ending: Duration,
 }
 
@@ -265,8 +265,8 @@ struct Worker {
     options: Options,
     /// The handles of the running jobs.
     cancel_handles: RefCell<HashMap<JobId, Rc<CancelHandle>>>,
-    /// The jobs whose attempts have ended without the store having the outcome: it still says that
-    /// this worker runs them, until their leases end.
+    /// The jobs whose attempts have ended before the store had the outcome: until their leases end,
+    /// the store still says that this worker runs them.
     unsettled: RefCell<HashSet<JobId>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     logins: RefCell<HashMap<JobId, Login>>,

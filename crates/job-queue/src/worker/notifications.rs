@@ -28,8 +28,8 @@ use crate::store::Job;
 /// job.
 const CANCELLED_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The time limit of each notifier of a job that its worker has given up: a worker that ends waits
-/// for it.
+/// The time limit of each notifier of a job that its worker has given up. A worker that is ending
+/// waits for these notifiers.
 pub(super) const GIVEN_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The limit of a task name in a notification, in bytes.
@@ -38,7 +38,7 @@ const TASK: usize = 200;
 /// The length of the ID prefix in a notification, in characters: enough for the command line.
 const ID: usize = 8;
 
-/// The notifiers of the user's settings. They are told of the jobs that name none themselves.
+/// The notifiers of the user's settings. They are used for jobs that name no notifiers.
 #[derive(Debug, Clone)]
 pub struct UsualNotifiers {
     /// The notifiers.
@@ -272,9 +272,9 @@ pub(super) async fn of_call(
 }
 
 /// Sends the notification of the end of a call or a run whose worker was lost or has given it up.
-/// Nothing is sent for one that may not run here. Except for its state and error, the job must be
-/// as it was before it ended: with the end, credentials in its notifiers are masked and its
-/// signature is removed.
+/// Sends nothing for a job that may not run here. Except for its state and error, `job` must be as
+/// it was before it ended, as ending it masks credentials in its notifiers and removes its
+/// signature.
 pub(super) async fn of_lost(job: &Job, options: &Options, timeouts: Timeouts) {
     let usual = &options.notifiers;
     match StoredRun::of(&job.request) {

@@ -96,8 +96,8 @@ impl AttemptResult {
     }
 }
 
-/// The wait that continues after an attempt with this thread. An attempt before the end of the
-/// wait that opens no thread does not end the job, whatever its failure.
+/// The wait that continues after an attempt with this thread. An attempt that was made before the
+/// end of the wait, and has opened no thread, does not end the job, however it failed.
 pub(super) fn still_waiting(
     job: &Job,
     thread: Option<&ThreadId>,

@@ -36,8 +36,8 @@ use crate::call;
 use crate::run::spec::StoredRun;
 use crate::store::Job;
 
-/// How long a cancelled run may take to interrupt its turn and to inspect its repository (20 s),
-/// and how long it may take if the worker ends, which is less than a worker's shutdown takes.
+/// How long a cancelled run may take to interrupt its turn and to inspect its repository (20 s).
+/// The second limit applies when the worker ends, and is shorter than a worker's shutdown.
 const LAST_LOOK: Duration = Duration::from_secs(20);
 const PARTING_LOOK: Duration = Duration::from_secs(5);
 
@@ -401,8 +401,8 @@ impl RunAttempt<'_> {
     }
 }
 
-/// Sends the notifications of a run that was cancelled while it was to wait for a usage limit:
-/// none were sent while it was to run again.
+/// Sends the notifications of a run that was cancelled just as it was being put back to wait for a
+/// usage limit. They were withheld, since the run was expected to run again.
 pub(super) async fn notify_cancelled(
     job: &Job,
     stored: &StoredRun,

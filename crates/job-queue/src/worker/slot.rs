@@ -5,12 +5,12 @@ use std::io;
 use super::lock::{LockGuard, WorkerLock};
 use super::start::{self, READY};
 
-/// A worker holds its slot while it takes jobs, so that no second one is started for the same
+/// A worker holds its slot while it takes jobs, so that no second worker is started for the same
 /// store and machine.
 ///
-/// A process that submits a job checks the slot after the job is in the store. An idle worker
-/// releases the slot first, and then checks once more for a job. So either the worker sees the
-/// job, or the submitter sees that the slot is free.
+/// A process that submits a job checks the slot after the job is in the store. An idle worker first
+/// releases the slot, and then checks once more for a job. So either the worker sees the job, or
+/// the submitter sees that the slot is free.
 pub trait WorkerSlot {
     /// Called once the store is open and the worker can be seen in it, before it takes
     /// its first job.
@@ -45,7 +45,7 @@ pub struct LockedSlot {
     announcement: Announcement,
 }
 
-/// How a worker announces that it takes jobs.
+/// The way in which a worker announces that it takes jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announcement {
     /// On stdout, for the process that has started it on demand, see [`start`](super::start).
@@ -55,7 +55,8 @@ pub enum Announcement {
 }
 
 impl LockedSlot {
-    /// The slot of a worker that holds the lock, or works beside the one that does.
+    /// The slot of a worker that holds the lock, or that works in parallel with the holder of the
+    /// lock (`held` is `None`).
     #[must_use]
     pub fn new(lock: WorkerLock, held: Option<LockGuard>, announcement: Announcement) -> Self {
         Self {

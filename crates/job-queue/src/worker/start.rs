@@ -1,8 +1,8 @@
 //! Starts a worker on demand.
 //!
-//! A process that submits a job checks afterwards whether a worker holds the lock, and starts
-//! one if none does. A worker that leaves releases the lock first, and then checks once more for
-//! jobs: so one of the two sees the other.
+//! A process that submits a job then checks whether a worker holds the lock, and starts one if none
+//! does. A worker that leaves first releases the lock, and then checks once more for jobs, so one
+//! of the two notices the other.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,12 +28,12 @@ pub const READY: &str = "ready";
 /// The line of a worker that has found the lock taken, see [`READY`].
 pub const TAKEN: &str = "taken";
 
-/// Prints the line for the process that has started this worker on demand. A closed pipe is no
-/// error.
+/// Prints the line for the process that has started this worker on demand. A closed pipe counts as
+/// success.
 ///
 /// # Errors
 ///
-/// When stdout can't be written to.
+/// If stdout cannot be written to.
 pub fn announce(word: &str) -> io::Result<()> {
     let mut stdout = output::stdout();
     let line = word.lines().next().unwrap_or_default();

@@ -56,8 +56,8 @@ impl StoreHealth {
         self.healthy_since.set(Instant::now());
     }
 
-    /// Retries a call until it succeeds. Only for calls that no malformed row can make fail: one that
-    /// it can would be retried forever.
+    /// Retries a call until it succeeds. The call must not fail because of a malformed row, or it
+    /// would be retried forever.
     pub(super) async fn retry_forever<T>(
         &self,
         mut ask: impl AsyncFnMut() -> Result<T, StoreError>,
@@ -132,8 +132,8 @@ impl<'a> RetryLoop<'a> {
         }
     }
 
-    /// Whether the call fails because of its own data, or of a malformed row. Whatever else fails
-    /// may be repaired.
+    /// Whether the call fails because of its own data or a malformed row. All other failures may
+    /// pass.
     fn is_hopeless(&self, error: &StoreError) -> bool {
         match error {
             StoreError::TooLong { .. } => true,
