@@ -1,8 +1,9 @@
-//! Detects runs that are active in the same directory. A run compares the repository with its state at
-//! the start and cannot tell which run has changed it: the changes of one run count for the others.
+//! Detects runs that are active in the same directory. A run compares the repository with its state
+//! at the start, and cannot tell which run has changed it: each run also counts the changes of the
+//! others.
 //!
-//! Each run has a locked directory in the state directory, with the path in which it works. The
-//! system releases the lock however the process ends.
+//! Each run has a locked directory in the state directory, which records the path that it works in.
+//! The system releases the lock however the process ends.
 
 use std::path::Path;
 use std::{fs, io};
@@ -32,8 +33,8 @@ pub(super) struct ActiveRun {
 }
 
 impl ActiveRun {
-    /// Marks a run in this directory. `None` if the state directory cannot be used: the marks only
-    /// serve a warning.
+    /// Marks a run in this directory. `None` if the state directory cannot be used, which is no
+    /// failure: the marks serve only for a warning.
     pub(super) fn begin(top: &Path) -> Option<Self> {
         let begun = scratch::place(DIRECTORY).and_then(|directory| Self::begin_in(&directory, top));
         begun

@@ -35,8 +35,8 @@ pub enum ReadOnlyCause {
 }
 
 impl ReadOnlyCause {
-    /// The cause where no bound, no argument and no setting of this program names the sandbox, for a
-    /// caller that may have named a profile.
+    /// The cause of a read-only sandbox for which no bound, argument or setting of this program is
+    /// responsible. `profile` is the profile that the caller has named, if any.
     #[must_use]
     pub fn of_codex(profile: Option<&ProfileName>, directory: &Path, codex_home: &Path) -> Self {
         let user = UserConfig::read(codex_home);
@@ -141,7 +141,7 @@ pub enum RunError {
     /// Codex may write nothing, and the criteria need new files or commits.
     #[error("Codex's sandbox is read-only here, and the criteria want something written")]
     ReadOnly,
-    /// The same, with its cause.
+    /// The same as `ReadOnly`, with its cause.
     #[error(
         "Codex's sandbox is read-only here, and the criteria want something written: {}",
         cause.explained(*caller)
@@ -155,7 +155,7 @@ pub enum RunError {
     /// There is no Codex to run.
     #[error("{}", .0.with_remedy())]
     NoCodex(NoCodex),
-    /// The sandbox of this release does not protect the repository's hooks and settings.
+    /// This release's sandbox does not protect the repository's hooks and settings.
     #[error(
         "the sandbox of Codex {release} lets commands write a repository's hooks and settings, so no run that is to commit can begin; update Codex: npm install -g @openai/codex (0.130.0 or newer)"
     )]
@@ -163,7 +163,7 @@ pub enum RunError {
         /// Its release.
         release: Release,
     },
-    /// Codex could write files that the program's own git reads.
+    /// Codex could write to files that this program's own git reads.
     #[error(
         "Codex may write to {}, which contains the state directory {}: it could change what git is \
          given there outside of the sandbox; set XDG_STATE_HOME to a directory elsewhere, or begin \

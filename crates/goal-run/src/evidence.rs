@@ -35,7 +35,7 @@ pub struct EvidenceFile {
 /// The content of an evidence file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing yet: the file is removed on drop if that stays so.
+    /// Nothing yet. If this does not change, the file is removed when this is dropped.
     New,
     /// Every turn that was recorded.
     Complete,

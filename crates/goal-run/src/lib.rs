@@ -1,7 +1,8 @@
 //! Runs: turns of Codex in a repository until all criteria are met.
 //!
-//! A run never believes Codex's words. It takes a snapshot of the repository when it begins
-//! and after each turn, judges it by the criteria, and asks a state machine for the next step:
+//! A run never relies on Codex's statements. It takes a snapshot of the repository when it begins
+//! and after each turn, judges the snapshot by the criteria, and asks a state machine for the next
+//! step:
 //!
 //! ```text
 //!   spec ───► drive ──► turn ──► codex_engine ──► Codex
@@ -10,8 +11,8 @@
 //!               └──► watcher, evidence, notify             progress, records, notifiers
 //! ```
 //!
-//! [`logic`] decides, the other modules act. [`worktree`] gives a run a working tree of its
-//! own, [`reviewer`] has a separate thread review the changes.
+//! [`logic`] decides, and the other modules act. [`worktree`] gives a run a separate working tree.
+//! [`reviewer`] has a separate thread review the changes.
 //!
 //! Criteria have the syntax of `codex-mcp run --until`:
 //!

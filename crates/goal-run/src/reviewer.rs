@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 /// How long git may take to look up a commit (10 s).
 const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of git's output is read, in bytes. The longest is the list of settings of the
-/// user and the repository.
+/// The most of git's output that is read, in bytes. The longest output is the list of settings of
+/// the user and the repository.
 const GIT_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// How long an interrupted review may take to end (3 s).
@@ -110,13 +110,13 @@ fn last_step(step: &str) -> String {
 }
 
 impl ReviewScope {
-    /// The target of the review for Codex. Commits are looked up here, as Codex does not
-    /// refuse one that does not exist; so is the merge base with a branch, as Codex's own git
-    /// must not run on the repository.
+    /// Resolves the scope to a review target for Codex. Commits are looked up here, since Codex
+    /// does not refuse a commit that does not exist. The merge base with a branch is determined
+    /// here too, since Codex's own git must not run on the repository.
     ///
     /// # Errors
     ///
-    /// [`ReviewError`], for one of git's findings.
+    /// [`ReviewError`], if git fails or a commit or merge base does not exist.
     pub async fn target(self, directory: &Path) -> Result<ReviewTarget, ReviewError> {
         Ok(match self {
             Self::Uncommitted => {
@@ -199,8 +199,8 @@ impl<'a> Repository<'a> {
         }
     }
 
-    /// Whether git finds every tracked file as it is in a commit. If git cannot tell, the reviewer
-    /// looks.
+    /// Whether git finds every tracked file unchanged since a commit. `false` if git cannot tell:
+    /// then the reviewer has to look.
     async fn is_unchanged_since(&self, commit: &str) -> bool {
         let question = [
             "diff",
@@ -222,9 +222,9 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// The settings of a reviewing thread: read-only, without approvals, MCP servers and
-/// instructions of the repository. The sandbox does not keep tools of MCP servers from
-/// writing, and the changes under review may include an AGENTS.md.
+/// The settings of a reviewing thread: read-only, and without approvals, MCP servers and the
+/// repository's instructions. The sandbox would not keep the tools of MCP servers from writing, and
+/// the changes under review may include an AGENTS.md.
 pub fn read_only(mut settings: Settings) -> Settings {
     settings.thread.sandbox = Some(SandboxMode::ReadOnly);
     settings.thread.approval_policy = Some(ApprovalPolicy::Never);

@@ -77,8 +77,8 @@ impl TurnResult {
         self.steps.refused.saturating_add(denied)
     }
 
-    /// Whether something was refused, and whether steps followed. Questions that are not steps
-    /// have no position among the steps.
+    /// Whether anything was refused, and whether steps followed. Questions that are not steps have
+    /// no position among the steps.
     pub(super) fn refusal(&self) -> Refusal {
         match (self.steps.refusal, self.steps.succeeded) {
             (Refusal::None, 0) if !self.denied.is_empty() => Refusal::Last,
@@ -130,7 +130,7 @@ impl<'a> TurnDeadline<'a> {
         is_too_many
     }
 
-    /// Waits until the turn is to be interrupted, and returns the reason. Returns once for
+    /// Waits until the turn has to be interrupted, and returns the reason. Returns only once for
     /// each reason.
     pub(super) async fn expired(&mut self) -> TurnEnd {
         loop {

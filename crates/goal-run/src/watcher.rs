@@ -36,7 +36,7 @@ pub enum RunEvent<'a> {
     Warning(&'a str),
     /// A turn begins.
     Turn(&'a TurnPrompt),
-    /// Codex is at another step. The number is new unless a step has ended and an earlier
+    /// Codex has reached another step. Its number is new, unless a step has ended and an earlier
     /// one continues.
     Step(&'a CurrentStep),
     /// How many tokens the run has used until now.
@@ -70,8 +70,8 @@ pub trait Watcher {
     /// Takes an event. Called often, so it must be quick.
     fn on_event(&self, event: RunEvent<'_>);
 
-    /// Asks whether a run that needs to write may use the sandbox `workspace-write`, where
-    /// the sandbox is read-only and nobody has asked for that.
+    /// Asks whether a run that needs to write may use the sandbox `workspace-write`. Called where
+    /// the sandbox is read-only without anybody having requested that.
     fn allows_writing(&self) -> impl Future<Output = WriteConsent>;
 
     /// Answers a question of Codex by `until`. The future is dropped when the question is

@@ -52,8 +52,8 @@ pub fn verdict(verdict: &Verdict) -> Vec<String> {
     lines.collect()
 }
 
-/// The criteria before the first turn, met or not, a line each, without the implied ones of
-/// work and an answer.
+/// The criteria before the first turn, one line each, whether met or not. The implied criteria of
+/// work and of an answer are left out.
 pub fn to_do(verdict: &Verdict) -> Vec<String> {
     let asked = verdict
         .iter()
@@ -99,7 +99,7 @@ pub fn ended(record: &TurnRecord) -> String {
     format!("  {steps}{end}")
 }
 
-/// The words by which Codex announced work that it did not do.
+/// The phrases with which Codex announced work that it did not do.
 pub fn promised(record: &TurnRecord) -> Option<String> {
     let words: Vec<String> = record
         .promises

@@ -31,7 +31,7 @@ const TAG: usize = 8;
 
 const CHECK_OUT: &[&str] = &["reset", "--hard", "--quiet", "--no-recurse-submodules"];
 
-/// Lists ignored files too, as there is no other copy of them.
+/// Lists ignored files too, as no other copy of them exists.
 const UNCOMMITTED_WORK: &[&str] = &[
     "status",
     "--porcelain",
@@ -196,8 +196,9 @@ impl Worktree {
         }
         let index = git.layout().git_dir.join("index");
         if !index.exists() {
-            // A killed attempt may have left git's lock. An attempt that has lost its lease, and still
-            // runs, checks out the same commit; no work exists yet.
+            // A killed attempt may have left git's lock behind. An earlier attempt that has lost
+            // its lease may still be running, but it checks out the same commit, and there is no
+            // work yet that could be lost.
             let lock = index.with_extension("lock");
             state_file::remove(&lock).map_err(io::Error::other)?;
             git.output(CHECK_OUT, &[]).await?;
@@ -218,9 +219,9 @@ impl Worktree {
         Git::begin(directory, &self.options.env, bounds(halt)).await
     }
 
-    /// Removes the worktree and its branch unless something would be lost: uncommitted and
-    /// ignored files, or commits that no other ref leads to. Returns what is left. Runs also
-    /// when the `halt` of `options` is cancelled.
+    /// Removes the worktree and its branch, unless that would lose work: uncommitted or ignored
+    /// files, or commits that no other ref leads to. Returns what is left. Also runs when the
+    /// `halt` of `options` is cancelled.
     async fn remove(&self) -> LeftoverWorktree {
         match self.is_empty().await {
             Ok(true) => {}
@@ -271,8 +272,8 @@ impl Worktree {
     async fn removed(&self) -> Result<(), GitError> {
         let git = self.git(&self.origin, &CancellationToken::new()).await?;
         let git = git.in_repository()?;
-        // By force, as git would otherwise check the files with the repository's own filters:
-        // `is_empty` has just found that nothing is lost.
+        // With `--force`, as git would otherwise check the files with the repository's own filters.
+        // `is_empty` has just found that no work would be lost.
         let remove = ["worktree", "remove", "--force", "--"].map(OsStr::new);
         let remove = [&remove[..], &[self.top.as_os_str()]].concat();
         git.output(&remove, &[]).await?;
@@ -332,8 +333,8 @@ pub struct KeptWorktree {
 }
 
 impl KeptWorktree {
-    /// Keeps the worktree if something was `made` in it, and removes it otherwise. Returns
-    /// what stays, which may be someone's work in either case.
+    /// Keeps the worktree if the run has `made` something in it, and removes it otherwise. Returns
+    /// the part that stays, which may contain somebody's work in either case.
     pub async fn after_cleanup(worktree: Worktree, made: bool) -> Option<Self> {
         let left = match made {
             true => LeftoverWorktree::All,

@@ -1,5 +1,5 @@
-//! The conversation of a run: opened or resumed, checked for what the sandbox allows, and
-//! given the prompt of a turn.
+//! The conversation of a run: opens or resumes it, checks the permissions of its sandbox, and sends
+//! the prompt of a turn.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -47,8 +47,8 @@ fn read_only_warning(caller: Caller) -> String {
 }
 
 impl<W: Watcher> Driver<'_, W> {
-    /// Begins the turn. A turn that is to be interrupted meanwhile has [`BEGIN_TIMEOUT`] to
-    /// begin, as it can be interrupted only then.
+    /// Begins the turn. A turn can be interrupted only after it has begun, so one that is to be
+    /// interrupted meanwhile gets [`BEGIN_TIMEOUT`] to begin.
     pub(super) async fn start_turn(
         &mut self,
         text: String,
@@ -81,9 +81,9 @@ impl<W: Watcher> Driver<'_, W> {
         Ok(TurnStart::TooLate(late))
     }
 
-    /// Opens the conversation before the first turn, so that a person learns early that the
-    /// sandbox does not allow the run, or that Codex or its login is missing. Other failures
-    /// are those of the first turn.
+    /// Opens the conversation before the first turn, so that a person learns early if the sandbox
+    /// does not allow the run, or if Codex or its login is missing. Other failures are reported by
+    /// the first turn.
     pub(super) async fn open_first(&mut self) -> Result<(), RunError> {
         let (stop, limit) = (self.context.stop, self.spec.limits.turn());
         let clock = Rc::clone(&self.clock);
@@ -134,7 +134,7 @@ impl<W: Watcher> Driver<'_, W> {
             return Err(error);
         }
         self.sandbox = opened.sandbox;
-        // Newer releases remember what a thread was allowed before.
+        // Newer releases remember the permissions that a thread had before.
         self.sandbox_to_reapply = opened.sandbox.filter(|_| self.thread.is_some());
         let watcher = self.context.watcher;
         watcher.on_event(RunEvent::Thread {

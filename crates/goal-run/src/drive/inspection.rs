@@ -62,14 +62,15 @@ impl<W: Watcher> Driver<'_, W> {
         let mut now = self.without_failed_takeover(now);
         self.verdict = self.judge(&now);
         if self.inspector.has_commands() && self.verdict.is_worth_commands() {
-            // They run outside of the sandbox, and have to read the state just judged.
+            // The commands run outside of the sandbox, and must read the state that was just
+            // judged.
             paused.kill_commands().await?;
             now = self.run_commands(&now).await;
             self.verdict = self.judge(&now);
         }
         let judged = LocalState::from(&now);
         if self.verdict.is_worth_review() {
-            // The reviewer's own commands have to run, but no others. Changes in the
+            // The reviewer's own commands have to run, but no others may. Changes made in the
             // meantime are found when the run is confirmed.
             paused.kill_commands().await?;
             drop(paused);
@@ -85,7 +86,7 @@ impl<W: Watcher> Driver<'_, W> {
         })
     }
 
-    /// The inspection where Codex's background processes could not be stopped.
+    /// The inspection to report when Codex's background processes could not be stopped.
     fn failed_inspection(&mut self, error: &PauseError) -> Inspection {
         let why = format!("{error}. The repository was not looked at");
         let now = self.inspector.failed_snapshot(&why);
@@ -130,8 +131,8 @@ impl<W: Watcher> Driver<'_, W> {
         }
     }
 
-    /// Runs the commands of criteria. They execute what Codex has written, and can change
-    /// what the other criteria rest on, so the snapshot is of the state after them.
+    /// Runs the commands of criteria, and takes the snapshot after them: they execute code that
+    /// Codex has written, and can change the state that other criteria depend on.
     async fn run_commands(&self, before: &Snapshot) -> Snapshot {
         let commands = self.commands().await;
         let after = self.inspector.after_commands(before).await;
@@ -200,8 +201,8 @@ impl<W: Watcher> Driver<'_, W> {
         judge(criteria, &self.start, now, &self.work, *preexisting)
     }
 
-    /// The end of the run, after Codex and its processes have ended: the state that was
-    /// judged must be unchanged then.
+    /// Confirms the end of the run, after Codex and its processes have ended: the state must still
+    /// be the one that was judged.
     pub(super) async fn confirm(
         &mut self,
         end: RunEnd,

@@ -279,8 +279,8 @@ struct Driver<'a, W> {
     session: Option<SessionId>,
     /// The sandbox of commands, if Codex reports it.
     sandbox: Option<SandboxMode>,
-    /// The sandbox of a resumed thread, until the next prompt applies it: newer releases
-    /// remember the one of the thread's earlier turns.
+    /// The sandbox that the next prompt has to apply to a resumed thread: newer releases remember
+    /// the sandbox of the thread's earlier turns.
     sandbox_to_reapply: Option<SandboxMode>,
     /// Why no conversation could be opened, until the first turn reports it.
     open_error: Option<EngineError>,
@@ -309,7 +309,7 @@ impl<W: Watcher> Driver<'_, W> {
             let report = self.report(&result, &inspection.now);
             self.record(&wanted, result, &report, took);
             if self.context.stop.is_cancelled() {
-                // No turn runs that could be interrupted: the machine only has to know.
+                // No turn runs that could be interrupted, so only the machine has to know.
                 run.stop();
             }
             match run.step(&report, self.clock.elapsed()) {
@@ -339,12 +339,12 @@ impl<W: Watcher> Driver<'_, W> {
             Ok(TurnStart::Turn(turn, reported)) => (turn, reported),
             Ok(TurnStart::TooLate(why)) => return Ok(TurnResult::nothing(why)),
             Err(RunError::Engine(error)) => return Ok(TurnResult::failed(&error)),
-            // Codex was found before the first turn, so this is a failure of the turn.
+            // Codex was found before the first turn, so only this turn fails.
             Err(RunError::NoCodex(none)) => {
                 let error = Arc::new(LaunchError::NoCodex(none));
                 return Ok(TurnResult::failed(&error.into()));
             }
-            // The work of earlier turns is not lost.
+            // The run continues, as the work of earlier turns must not be lost.
             Err(error) if !self.log.is_empty() => return Ok(TurnResult::refused_by(&error)),
             Err(error) => return Err(error),
         };
@@ -357,7 +357,7 @@ impl<W: Watcher> Driver<'_, W> {
             used,
         );
         let ended = turn.wait_for_end(deadline).await;
-        // Also where the turn was lost while a question was open.
+        // Needed if the turn was lost while a question was open.
         clock.resume();
         Ok(ended.unwrap_or_else(|error| TurnResult::failed(&error)))
     }

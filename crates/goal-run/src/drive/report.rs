@@ -34,9 +34,9 @@ impl<W: Watcher> Driver<'_, W> {
         }
     }
 
-    /// Whether the turn has shown that Codex cannot make a change that a criterion needs. A later
-    /// turn may make it outside of the sandbox: by an approval, a rule, or a tool, as Codex has
-    /// called one.
+    /// Whether the turn has shown that Codex cannot make a change that a criterion needs. It has
+    /// not if a later turn may make the change outside of the sandbox: by an approval, under a
+    /// rule, or with a tool if Codex has called one.
     fn write_access(&self, result: &TurnResult) -> WriteAccess {
         let was_refused = self.sandbox == Some(SandboxMode::ReadOnly)
             && result.refusal() != Refusal::None

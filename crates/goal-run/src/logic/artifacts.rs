@@ -169,8 +169,8 @@ pub enum Gain {
     Nothing,
 }
 
-/// Everything that a run has made so far. Returning to an earlier state is no gain, so
-/// changing something back and forth is none.
+/// All artifacts that a run has made so far. A return to an earlier state is no gain, so a run
+/// gains nothing by changing something back and forth.
 #[derive(Debug, Clone, Default)]
 pub struct SeenArtifacts {
     fingerprints: HashSet<u64>,
@@ -192,7 +192,7 @@ impl SeenArtifacts {
 fn fingerprints(start: &Snapshot, now: &Snapshot) -> HashSet<u64> {
     let mut fingerprints = HashSet::new();
     for artifact in new_artifacts(start, now) {
-        // Files have a fingerprint of their content below.
+        // Files are covered below, by the fingerprints of their contents.
         match artifact {
             Artifact::PullRequest { url, .. } | Artifact::IssueComment { url, .. } => {
                 fingerprints.insert(fingerprint(&("url", url)));

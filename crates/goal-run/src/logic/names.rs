@@ -1,8 +1,8 @@
 //! Names in criteria: branches, issues and commands.
 //!
-//! `git`, `gh` and the named programs get them as arguments, never through a shell, so
-//! quotes, `$(…)` and the like mean nothing. Names that could be taken for a flag, or that
-//! lead elsewhere, are refused.
+//! `git`, `gh` and the named programs receive them as arguments, never through a shell, so quotes,
+//! `$(…)` and the like have no special meaning. Names that could be taken for a flag, or that lead
+//! elsewhere, are refused.
 
 use std::fmt;
 use std::str::FromStr;

@@ -78,8 +78,9 @@ pub enum Notifier {
 }
 
 impl Notifier {
-    /// The notifier in a refusal, if clients may not name it under `allow_commands = false`: it
-    /// runs any program, or sends to any server.
+    /// The name by which a refusal calls this notifier; `None` if clients may name it even under
+    /// `allow_commands = false`. Such notifiers are refused since they run any program, or send to
+    /// any server.
     #[must_use]
     pub fn bounded_name(&self) -> Option<&'static str> {
         match self {

@@ -1,9 +1,10 @@
-//! Words by which Codex announces work instead of doing it.
+//! Phrases with which Codex announces work instead of doing it.
 //!
-//! They are recorded and decide nothing: only executed steps make a turn one of work.
+//! They are only recorded, and decide nothing: whether a turn was work depends on its executed
+//! steps.
 
-/// The phrases, in lower case. Source: the words that futon3c's peripheral takes for planning (`I
-/// will`, `about to`, `kicking off`), and other ways to say it.
+/// The phrases, in lower case. Source: the phrases that futon3c's peripheral treats as planning (`I
+/// will`, `about to`, `kicking off`), and similar ones.
 const PHRASES: [&str; 14] = [
     "i will",
     "i'll",

@@ -1,8 +1,8 @@
-//! The review of the changes of a run.
+//! The review of a run's changes.
 //!
-//! The reviewer is a separate thread that can change nothing. It answers with comments, or
-//! with a summary whose first word says whether it wants any change: Codex passes on nothing
-//! else that could show this.
+//! The reviewer is a separate thread that cannot change anything. It answers with comments, or with
+//! a summary whose first word says whether it wants any change: Codex passes on no other sign of
+//! that.
 
 use codex_engine::logic::review::Review;
 use common::text::BoundedText;
@@ -56,7 +56,7 @@ pub enum BranchBase<'a> {
 }
 
 /// The instructions for the reviewer. `start` is the commit of HEAD when the run began, and
-/// `others` are the branches to review beside what is checked out.
+/// `others` are branches to review in addition to the checked-out one.
 #[must_use]
 pub fn instructions(start: Option<&str>, others: &[OtherBranch<'_>], task: &str) -> String {
     let changes = match start {
@@ -85,7 +85,7 @@ pub fn instructions(start: Option<&str>, others: &[OtherBranch<'_>], task: &str)
 fn sentence(branch: &OtherBranch<'_>) -> String {
     let OtherBranch { name, base, tip } = branch;
     let commands = match base {
-        // With three dots, `git diff` shows nothing of a branch that was moved back.
+        // For a branch that was moved back, `git diff` with three dots shows nothing.
         BranchBase::Own(base) => format!(
             "git log {base}..{tip}, git diff {base} {tip}; git log {tip}..{base} lists the commits \
              that it no longer has"
@@ -130,13 +130,13 @@ fn failed(first: String, text: &str) -> ReviewEnd {
     }
 }
 
-/// As much of a review as is given to Codex and recorded.
+/// The part of a review that is given to Codex and recorded.
 #[must_use]
 pub fn within_limit(text: &str) -> String {
     within(text.trim(), TEXT_LIMIT)
 }
 
-/// As much of a text as fits.
+/// The beginning of a text, up to the limit.
 fn within(text: &str, limit: usize) -> String {
     let mut bounded = BoundedText::default();
     bounded.push(text, limit);

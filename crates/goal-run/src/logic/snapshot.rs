@@ -1,8 +1,8 @@
-//! The state of a repository and its remotes, as the shell has found it.
+//! The state of a repository and its remotes, as inspected by the shell.
 //!
-//! A snapshot is taken when a run begins and after each turn, always of the run's own
-//! repository, wherever Codex has worked. The shell collects only the facts that the criteria
-//! need, and notes why a fact could not be found out.
+//! A snapshot is taken when a run begins and after each turn, always of the run's own repository,
+//! wherever Codex has worked. The shell collects only the facts that the criteria need, and records
+//! why a fact could not be determined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -75,14 +75,15 @@ pub struct Snapshot {
     pub head: Probe<Head>,
     /// The branches that criteria name; `None` if a branch does not exist.
     pub branches: BTreeMap<BranchName, Probe<Option<History>>>,
-    /// The files that differ on those branches since the start, for each branch whose last commit
-    /// is another one now, if a criterion needs them.
+    /// The files that differ since the start on each of those branches whose last commit has
+    /// changed, if a criterion needs them.
     pub branch_changes: BTreeMap<BranchName, Probe<BTreeMap<String, ChangeKind>>>,
-    /// The branches of the remote by their names there, as it lists them itself; not those
-    /// that were fetched.
+    /// The branches of the remote, as the remote itself lists them, with their last commits.
+    /// Fetched remote-tracking refs are not used.
     pub remote: Probe<BTreeMap<String, String>>,
-    /// The files that match patterns of criteria, ignored ones too: paths from the top, each
-    /// with a fingerprint of the content, so that touching a file does not change it.
+    /// The files that match patterns of criteria, including ignored files, by their paths from the
+    /// top. Each has a fingerprint of its content, so that touching a file does not count as a
+    /// change.
     pub files: Probe<BTreeMap<String, String>>,
     /// The open pull requests from the checked-out branch.
     pub pull_requests: Probe<Vec<PullRequest>>,
@@ -259,8 +260,9 @@ impl Snapshot {
         new.map(|(path, _)| path.as_str()).collect()
     }
 
-    /// The branches of the remote that are at the checked-out commit, if none was there at the
-    /// start. None if all new commits came from elsewhere: somebody else has pushed them.
+    /// The branches of the remote that are at the checked-out commit, unless the remote already had
+    /// one there at the start. Empty if all new commits came from elsewhere: then somebody else has
+    /// pushed them.
     pub(super) fn pushed<'a>(&'a self, start: &Self) -> Vec<(&'a str, &'a str)> {
         let head = self.head.found();
         let own = head.filter(|head| !head.history.is_foreign());
@@ -270,7 +272,7 @@ impl Snapshot {
         else {
             return Vec::new();
         };
-        // Another branch for a commit that the remote had brings it nothing.
+        // The remote had this commit already, so another branch for it brings nothing new.
         if before.values().any(|commit| commit == tip) {
             return Vec::new();
         }
@@ -291,8 +293,8 @@ impl Snapshot {
         history.tip.as_deref()
     }
 
-    /// The branches that criteria name, that are at another commit than at the start, and whose
-    /// commit is not checked out.
+    /// The branches named by criteria that have moved since the start, and whose commit is not the
+    /// checked-out one.
     pub(crate) fn other_branches<'a>(&'a self, start: &'a Self) -> Vec<OtherBranch<'a>> {
         let other = |(name, probe): (&'a BranchName, &'a Probe<Option<History>>)| {
             let history = probe.found()?.as_ref()?;

@@ -1,6 +1,7 @@
-//! Addresses of webhooks and of topics of ntfy: `https://HOST:PORT/PATH`.
+//! Addresses of webhooks and of ntfy topics: `https://HOST:PORT/PATH`.
 //!
-//! Whoever knows the path of such an address can use it, so it is displayed without.
+//! The path of such an address is a secret, as it is all that a sender needs. So addresses are
+//! displayed without it.
 
 use core::net::IpAddr;
 use std::fmt;

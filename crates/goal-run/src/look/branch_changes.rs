@@ -42,8 +42,8 @@ async fn changes(
 ) -> Result<BTreeMap<String, ChangeKind>, GitError> {
     let base = match (initial.refs.branch_tip(branch), &initial.refs.tip) {
         (Some(before), _) => Some(before.clone()),
-        // A new branch can begin at an older commit than HEAD: what was committed after that
-        // one was not taken back.
+        // A new branch can begin at an older commit than HEAD. Commits after that one are not
+        // missing from the branch: they were never part of it.
         (None, Some(head)) => optional_line(git, &["merge-base", head, tip]).await?,
         (None, None) => None,
     };

@@ -84,7 +84,7 @@ pub(super) fn cancelled() -> Probe<CommandEnd> {
     Probe::Failed("it was cancelled".to_owned())
 }
 
-/// The result for a command that could not begin in time.
+/// The result for a command that could not be started in time.
 pub(super) fn no_time_left() -> Probe<CommandEnd> {
     Probe::Failed("there was no time left to run it".to_owned())
 }

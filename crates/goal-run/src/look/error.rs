@@ -63,7 +63,7 @@ pub enum LookError {
     /// The user is not logged in to GitHub.
     #[error("gh is not logged in: {0}; run gh auth login")]
     NotLoggedIn(String),
-    /// The state at the start cannot be found out, so nobody could tell later what is new.
+    /// The state at the start cannot be determined, so later nobody could tell what is new.
     #[error("`{criterion}` cannot be judged here: {why}")]
     Start {
         /// The criterion.

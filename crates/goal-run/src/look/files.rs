@@ -1,8 +1,8 @@
 //! The files that match patterns, whether or not git tracks or ignores them.
 //!
-//! Only directories that can hold a match are walked, never git's own, and none through a
-//! link. A link counts as a file if it leads to a file in the repository; a path without
-//! wildcards may go through links as long as it stays in the repository. Unreadable
+//! Only directories that can contain a match are walked. Git's own directories are skipped, and
+//! links are not followed. A link counts as a file if it leads to a file in the repository. A path
+//! without wildcards may go through links as long as it stays in the repository. Unreadable
 //! directories are skipped.
 
 use std::collections::BTreeMap;

@@ -43,7 +43,7 @@ impl FileAttributes {
         }
     }
 
-    /// Whether the last write was long enough before `moment` that later writes change the
+    /// Whether the last write happened so long before `moment` that a later write would change the
     /// times.
     fn have_settled(&self, moment: SystemTime) -> bool {
         let latest = self.modified.max(self.changed).0;
@@ -70,7 +70,7 @@ impl Fingerprints {
         self.before = std::mem::take(&mut self.known);
     }
 
-    /// The stamp of a file that looks like this. One that can't be read has a stamp
+    /// The fingerprint of a file with this metadata. A file that cannot be read gets a fingerprint
     /// of its length and times.
     pub(super) fn of(&mut self, path: &Path, metadata: &Metadata) -> String {
         let attributes = FileAttributes::of(metadata);
@@ -100,7 +100,7 @@ impl Fingerprints {
     fn read(&mut self, path: &Path, attributes: &FileAttributes) -> io::Result<String> {
         let opened = untrusted_file::open(path, Links::Refused);
         let mut file = opened.map_err(io::Error::other)?;
-        // It may be another file by now, even an endless pipe.
+        // The path may lead to another file by now, even to an endless pipe.
         if FileAttributes::of(&file.metadata()?) != *attributes {
             return Ok(unread(CHANGING, attributes));
         }

@@ -1,15 +1,15 @@
-//! Commits of others that came into the repository since the start.
+//! Commits of others that have come into the repository since the start.
 //!
-//! Commits from a `git pull` are not the run's work, but those that it has pushed are, though
-//! both show in the refs of remotes. Reflogs tell the two apart: each entry is a commit that
-//! became known here at its time, and git notes how. A commit came from elsewhere if an entry
-//! of a fetch leads to it, and no earlier entry of something made here or pushed does.
+//! Commits from a `git pull` are not the run's work, but commits that the run has pushed are; both
+//! show in the refs of remotes. Reflogs tell the two apart: each entry is a commit that became
+//! known here at a certain time, with a note by git on how. A commit is foreign if an entry of a
+//! fetch leads to it, and no earlier entry of a local or pushed commit does.
 //!
-//! Without reflogs (`core.logAllRefUpdates=false`) all commits count as made here, and so do
-//! those that a `git pull URL` merges without a fast-forward: it leaves no entry of its own.
+//! Without reflogs (`core.logAllRefUpdates=false`), all commits count as local. So do commits that
+//! a `git pull URL` merges without a fast-forward, which leaves no separate entry.
 //!
-//! Source: git-reflog(1), and the notes that git writes: `update by push`, `fetch …`,
-//! `pull …: Fast-forward`, `pull … (pick): SUBJECT`, `commit (amend): SUBJECT`.
+//! Source: git-reflog(1), and the notes that git writes: `update by push`, `fetch …`, `pull …:
+//! Fast-forward`, `pull … (pick): SUBJECT`, `commit (amend): SUBJECT`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -30,8 +30,8 @@ const MOMENTS_LIMIT: usize = 50;
 /// The format of an entry: commit, `ref@{time zone}`, note.
 const FORMAT: &str = "--format=%H %gD %gs";
 
-/// The actions in the notes of commits that are made here, beside `commit (amend)` and the like. The
-/// subject of the commit follows, which can look like the end of any other note.
+/// The actions in the notes of local commits, in addition to `commit (amend)` and the like. The
+/// subject of the commit follows the action, and can look like the end of any other note.
 const COMMITS: [&str; 4] = ["am", "cherry-pick", "commit", "revert"];
 
 /// The steps of a rebase, or of a pull that rebases, that make commits.

@@ -130,9 +130,9 @@ impl Gh {
         Ok(GithubIdentity { at, login })
     }
 
-    /// The open pull requests from a branch whose head is its `tip`. Pull requests that lack
-    /// the last commits are left out, and so are those from a fork with a branch of that
-    /// name.
+    /// The open pull requests from a branch whose head is the branch's `tip`. Pull requests that
+    /// lack the last commits are left out, and so are those from a fork that has a branch of the
+    /// same name.
     pub(super) async fn pull_requests(
         &self,
         branch: &str,
@@ -267,8 +267,8 @@ impl GithubTime {
     fn age(&self, made: &str) -> Result<Age, GhError> {
         let made = Self::parse(made);
         let made = made.ok_or_else(|| GhError::Garbage("a malformed time".to_owned()))?;
-        // Times have whole seconds: a thing made in the second of the start, but before it,
-        // is in the snapshot of the start.
+        // Times have whole seconds. Something made in the second of the start, but before it, is
+        // already in the snapshot of the start.
         match made >= *self {
             true => Ok(Age::New),
             false => Ok(Age::Old),

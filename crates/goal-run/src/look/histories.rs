@@ -1,8 +1,8 @@
 //! The histories of HEAD and of branches, and which of their commits are new.
 //!
-//! A commit is new if no ref led to it at the start, and if it did not come from elsewhere
-//! since, see [`foreign_commits`](super::foreign_commits). Commits that no ref led to, and that
-//! somebody has found again in a reflog, count as new.
+//! A commit is new if no ref led to it at the start, and if it has not come from elsewhere since,
+//! see [`foreign_commits`](super::foreign_commits). A commit that no ref led to, and that somebody
+//! has recovered from a reflog, also counts as new.
 //!
 //! Source: git-rev-list(1).
 

@@ -1,4 +1,4 @@
-//! The local state that a verdict rests on, for a later comparison.
+//! The local state that a verdict is based on, kept for a later comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -151,7 +151,7 @@ impl RepoInspector {
         Ok(inspector)
     }
 
-    /// The top of the working tree, or the directory without one.
+    /// The top of the working tree, or the directory itself if there is no repository.
     #[must_use]
     pub fn top(&self) -> &Path {
         self.location.top()
@@ -257,8 +257,8 @@ impl RepoInspector {
         self.options.until_stopped(self.snapshot(None)).await
     }
 
-    /// The snapshot after commands of criteria, which can change the repository. `before` is
-    /// that from before them; what it has of the remote and of GitHub still counts, unless
+    /// The snapshot after the commands of criteria, which can change the repository. `before` is
+    /// the snapshot before them. Its facts from the remote and from GitHub are reused, unless
     /// something else is checked out now.
     pub async fn after_commands(&self, before: &Snapshot) -> Snapshot {
         let snapshot = self.snapshot(Some(before));
@@ -331,8 +331,8 @@ impl RepoInspector {
         snapshot
     }
 
-    /// Git for an inspection of the current state, seeing through marks of files as unchanged
-    /// that were set since the start.
+    /// Git for an inspection of the current state. It ignores marks that declare files unchanged,
+    /// if they were set after the start.
     async fn refreshed_git(&self, git: &Git, at_start: &StartState) -> Result<Git, GitError> {
         git.refresh()?;
         git.check_pipes()?;
@@ -368,8 +368,8 @@ impl RepoInspector {
         }
     }
 
-    /// The branches of the remote and the pull requests. Which ones are asked for depends on
-    /// what is checked out: those of `known` count where that is the same.
+    /// The branches of the remote and the pull requests, which depend on the checked-out branch and
+    /// commit. If `known` has the same checked out, its facts are reused.
     async fn published(
         &self,
         git: &Git,
@@ -437,9 +437,9 @@ impl RepoInspector {
         !self.needs.commands.is_empty()
     }
 
-    /// Runs the commands one after the other in the top directory. Each may take `limit`, and
-    /// none may run beyond `until`, but the first gets at least [`LEAST_LIMIT`]. At its limit
-    /// a command is ended with all that it has started. No command begins after `until`, nor
+    /// Runs the commands one after the other in the top directory. Each may take `limit`, and none
+    /// may run beyond `until`, except that the first gets at least [`LEAST_LIMIT`]. At its limit, a
+    /// command is ended with all processes that it has started. No command begins after `until`, or
     /// once `halt` is cancelled.
     pub async fn commands(
         &self,

@@ -18,11 +18,11 @@ pub struct InspectOptions {
     pub timeout: Duration,
     /// The time limit of each question to the remote or to GitHub.
     pub network_timeout: Duration,
-    /// Cancels all questions, which then fail. For a last inspection, cancel it only after
-    /// that.
+    /// Cancels all questions, which then fail. If a last inspection is wanted, cancel this only
+    /// after that inspection.
     pub halt: CancellationToken,
-    /// Cancelled with the run. An inspection that runs then, or begins later, is cancelled
-    /// after 5 s.
+    /// Cancelled with the run. Once it is cancelled, an inspection, whether running or new, is
+    /// cancelled after 5 s.
     pub stop: CancellationToken,
 }
 

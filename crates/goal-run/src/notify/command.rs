@@ -1,6 +1,8 @@
-//! Delivery to a program: the line is its last argument, the result as JSON is its stdin.
+//! Delivery to a program, which gets the line as its last argument and the result as JSON on its
+//! stdin.
 //!
-//! No shell reads any of it. When the program has ended, so do the processes that it started.
+//! No shell reads any of it. When the program has ended, the processes that it started are ended
+//! too.
 
 use std::io;
 use std::path::Path;
@@ -137,7 +139,7 @@ async fn run(
             process.wait().await?;
         }
         if !has_talked {
-            // Anything later would come from another process.
+            // Later output would come from another process.
             let _ = timeout(STDERR_TIMEOUT, talk).await;
         }
         exit

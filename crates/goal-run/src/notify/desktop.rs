@@ -1,4 +1,5 @@
-//! Delivery to the desktop, by the program that the system has for it. No shell reads the line.
+//! Delivery to the desktop, with the system's own program for notifications. No shell reads the
+//! line.
 
 use std::path::Path;
 

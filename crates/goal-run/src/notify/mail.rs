@@ -72,7 +72,7 @@ pub(super) async fn send(
     }
 }
 
-/// The mail client of the sender. A sender without a team writes as if in the agent's.
+/// The mail client of the sender. A sender without a team writes as if it were in the agent's team.
 fn mail_client(address: &Address, context: &NotifierContext) -> Result<MailClient, LetterError> {
     if let Some(mail_client) = &context.mail_client {
         return Ok(mail_client.clone());

@@ -42,7 +42,7 @@ pub struct Notification<'a> {
     /// The line, as [`RunOutcome::notice`](crate::logic::outcome::RunOutcome::notice) and
     /// [`Notice`] make it.
     pub line: &'a str,
-    /// The whole [`RunOutcome`](crate::logic::outcome::RunOutcome), or what an alert says.
+    /// The whole [`RunOutcome`](crate::logic::outcome::RunOutcome), or the object of an alert.
     pub result: &'a Value,
 }
 

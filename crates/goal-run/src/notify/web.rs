@@ -26,7 +26,7 @@ use super::{Notification, NotifierContext, tls};
 use crate::logic::headline::Headline;
 use crate::logic::web_address::{NTFY, WebAddress};
 
-/// How we name ourselves.
+/// The `User-Agent` of our requests.
 const AGENT: &str = concat!("codex-mcp/", env!("CARGO_PKG_VERSION"));
 
 /// The longest head of an answer, in bytes.
@@ -276,7 +276,7 @@ async fn exchange(
     loop {
         tokio::select! {
             answer = &mut answer => return answer,
-            // How it ended shows in the answer.
+            // The end of the connection shows in the answer.
             _ = &mut connection, if is_open => is_open = false,
         }
     }
@@ -297,7 +297,7 @@ async fn beginning(response: Response<Incoming>) -> Vec<u8> {
             }
         }
     };
-    // What has come by then is enough.
+    // The part that has arrived by then is enough.
     let _ = timeout(BODY_TIMEOUT, reading).await;
     read
 }

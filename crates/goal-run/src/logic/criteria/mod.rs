@@ -360,9 +360,9 @@ pub struct TooManyCriteria(pub usize);
 pub struct Criteria(Vec<Criterion>);
 
 impl Criteria {
-    /// The criteria without duplicates, sorted by kind; those of a kind keep the given order,
-    /// in which commands are run. Several `diff_within` become one, as no change could lie
-    /// within each of them.
+    /// The criteria without duplicates, sorted by kind. Criteria of the same kind keep the given
+    /// order, which is the order in which commands run. Several `diff_within` are merged into one,
+    /// as a change could not lie within each of them.
     ///
     /// # Errors
     ///

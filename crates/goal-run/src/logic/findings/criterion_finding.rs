@@ -364,7 +364,7 @@ fn files_are(count: usize) -> String {
     format!("{} {verb}", counted(count, "file"))
 }
 
-/// The end of an output, on one line: errors come last.
+/// The end of an output, on one line. The end is shown since errors come last.
 fn last(text: &str) -> String {
     let text = text.trim_end();
     let from = text.ceil_char_boundary(text.len().saturating_sub(TAIL_SHOWN));

@@ -64,7 +64,7 @@ pub enum Finding {
         #[serde(skip)]
         instruction: String,
     },
-    /// The subject was not checked yet, as that follows once all others hold.
+    /// The subject was not checked yet: it is checked once all others hold.
     NotRun {
         /// The requirement: a line, for people, programs and Codex.
         missing: String,
@@ -150,9 +150,10 @@ impl Verdict {
             && self.lacks_only(|criterion| *criterion == Criterion::Review)
     }
 
-    /// Whether a criterion was checked and does not hold that only a change of the repository can
-    /// meet. A review may pass at a second try. Runs with criteria of new work do not begin in a
-    /// sandbox in which nothing can be changed.
+    /// Whether a criterion was checked and does not hold, and only a change of the repository can
+    /// meet it. The review does not count, as it may pass at a second attempt. Criteria of new work
+    /// need no check here: runs with them do not begin in a sandbox in which nothing can be
+    /// changed.
     #[must_use]
     pub fn needs_change(&self) -> bool {
         self.iter().any(|judged| {
@@ -275,7 +276,7 @@ fn implied_findings(
 /// The missing requirement where Codex has only written messages.
 const NOTHING_EXECUTED: &str = "nothing was executed";
 
-/// The instruction for that.
+/// The instruction for [`NOTHING_EXECUTED`].
 const USE_TOOLS: &str = "use your tools to do the work";
 
 /// The instruction after a refusal.

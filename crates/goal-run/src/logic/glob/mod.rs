@@ -235,9 +235,9 @@ impl Token {
     }
 }
 
-/// Whether a pattern matches all of a text, where some of its parts match any number of items.
-/// Only the last such part is ever retried at another position: items that an earlier one
-/// could take in addition, the last one can take as well.
+/// Whether a pattern matches all of a text, where some of its parts match any number of items. Only
+/// the last such part is ever retried at another position: any further item that an earlier part
+/// could take, the last part can take as well.
 fn matches<P, T>(
     pattern: &[P],
     text: &[T],

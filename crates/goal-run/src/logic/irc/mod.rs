@@ -194,8 +194,8 @@ impl Speaker {
         lines(&[&message, &format!("PING :{TOKEN}")])
     }
 
-    /// Returns the refusal of the channel, if the line is one. Servers refuse other things
-    /// too, such as a message of the day.
+    /// Returns the refusal of the channel, if the line is one. Servers also send refusals that are
+    /// not about the channel, such as of a message of the day.
     fn check_refusal(&self, line: &ServerLine) -> Result<String, IrcError> {
         let code = line.number().filter(|code| REFUSALS.contains(code));
         match code {

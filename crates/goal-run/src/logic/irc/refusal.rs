@@ -57,8 +57,8 @@ pub enum ChannelRefusal {
 }
 
 impl ChannelRefusal {
-    /// Source of the numbers: RFC 2812, 5.2; those from 470 on that it lacks are what
-    /// servers have agreed on since.
+    /// Source of the numbers: RFC 2812, 5.2. The numbers from 470 on that the RFC lacks are later
+    /// conventions of servers.
     pub(super) fn of(code: u16) -> Self {
         match code {
             401 | 403 => Self::NoChannel,

@@ -206,8 +206,8 @@ impl Limits {
         self.turn
     }
 
-    /// The time limit of a command of a criterion: that of a turn, in which Codex can run the
-    /// same command, or 5 min if that is longer.
+    /// The time limit of a command of a criterion: the limit of a turn, in which Codex can run the
+    /// same command, but at least 5 min.
     #[must_use]
     pub fn command(self) -> Duration {
         self.turn.max(COMMAND_LIMIT)

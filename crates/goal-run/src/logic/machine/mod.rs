@@ -42,8 +42,8 @@ pub use limits::{
     TURN_LIMIT, milliseconds,
 };
 
-/// The number of failed turns in a row, without any attempt, after which Codex counts as
-/// unable to run: each costs requests of the account.
+/// The number of failed turns in a row, without any attempt, after which Codex counts as unable to
+/// run. Each such turn costs requests of the account.
 pub const FAILURES_LIMIT: u32 = 3;
 
 /// The end of a turn.
@@ -77,7 +77,7 @@ pub enum AnswerNovelty {
 pub enum WriteAccess {
     /// Nothing shows that it cannot.
     Possible,
-    /// A criterion does not hold that only a change can meet, and the sandbox lets Codex change
+    /// A criterion that only a change can meet does not hold, and the sandbox lets Codex change
     /// nothing.
     Refused,
 }
@@ -216,8 +216,8 @@ impl Run {
         (run, prompt)
     }
 
-    /// The number of turns, with the running one. A turn that did not begin because of a stale
-    /// conversation does not count.
+    /// The number of turns, including the running one. A turn that could not begin because its
+    /// conversation was lost does not count.
     #[must_use]
     pub fn turns(&self) -> u32 {
         self.turns

@@ -1,5 +1,5 @@
-//! The notice of the end of a run, one line. It may go to an IRC channel, so texts from
-//! outside (names of files, errors) must not become commands or colours there.
+//! The one-line notice of the end of a run. It may go to an IRC channel, where texts from outside
+//! (file names, errors) must not act as commands or colours.
 
 use common::text::one_line;
 
