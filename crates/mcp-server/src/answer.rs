@@ -1,8 +1,8 @@
 //! Results of the classic tools.
 //!
-//! The text is first the plain final message, as `codex mcp-server` gives it, and then a small JSON
-//! block with everything else, so that clients which read only text learn the thread ID, and
-//! nothing is sent twice. `structuredContent` has all of it.
+//! The text content has two parts: the plain final message, as `codex mcp-server` returns it, and a
+//! small JSON block with all other members, so that clients that read only text learn the thread
+//! ID, and nothing is sent twice. `structuredContent` contains everything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +81,9 @@ pub(super) fn outcome_of(
     }
 }
 
-/// Whether a turn that was interrupted for this reason is answered all the same: Codex had completed
-/// it when the interrupt came. The caller of a turn that was cancelled does not want the answer.
+/// Whether a turn that was interrupted for this reason still counts as answered: Codex had
+/// completed it when the interrupt arrived. A turn that was cancelled does not, as its caller does
+/// not want the answer.
 pub(super) fn is_complete_at_limit(code: Code, outcome: &TurnOutcome) -> bool {
     code == Code::Timeout && outcome.ending == TurnEnding::Completed
 }
@@ -119,7 +120,7 @@ impl ToolError {
         failed(vec![self.text()], details, TextCopy::Yes)
     }
 
-    /// The same with more members.
+    /// The same result with further members.
     pub(super) fn into_result_with(self, more: Value) -> CallToolResult {
         let mut details = match more {
             Value::Object(more) => more,
@@ -129,7 +130,8 @@ impl ToolError {
         failed(vec![self.text()], details, TextCopy::Yes)
     }
 
-    /// The result for tools of the npm package @leo000001/codex-mcp, whose errors are one text.
+    /// The result for tools of the npm package @leo000001/codex-mcp, which return errors as a
+    /// single text.
     pub(super) fn into_sessions_result(self) -> CallToolResult {
         let mut details = Map::new();
         details.insert("error".to_owned(), self.object(ErrorNames::Sessions));

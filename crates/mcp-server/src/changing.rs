@@ -1,4 +1,4 @@
-//! The resources that change.
+//! The resources whose content changes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(crate) const MAIL: &str = "codex-mcp:///mail";
 pub(crate) const THREADS: &str = "codex-mcp:///threads";
 pub(crate) const JOBS: &str = "codex-mcp:///jobs";
 
-/// A resource that changes, and what it is read from.
+/// A resource whose content changes, with its source.
 #[derive(Clone)]
 pub(crate) enum Changing {
     /// How much mail is unread.

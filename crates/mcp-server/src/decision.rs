@@ -16,9 +16,9 @@ pub(crate) enum ReplyOutcome {
     Dismissed,
 }
 
-/// Applies a client's answer to a question; `None` is from a client that can't be asked. An answer
-/// that does not fit counts as the nearest that does, as the client will not answer again. A late
-/// answer is no error: the question may have timed out meanwhile.
+/// Applies a client's answer to a question; `None` means that the client can't be asked. An answer
+/// that does not fit is replaced by the nearest one that does, as the client will not answer again.
+/// A late answer is not an error: the question may have timed out in the meantime.
 pub(crate) fn decide(
     session: &SessionHandle,
     action: &ActionId,

@@ -27,13 +27,13 @@ pub struct Defaults {
     base_instructions: Option<String>,
     /// Put before the developer instructions of a call.
     developer_instructions: Option<String>,
-    /// The member for whom Codex works, whose context is put after them.
+    /// The member for whom Codex works, whose context is placed after the developer instructions.
     member: Option<Member>,
-    /// The directory of the server, which a call without a directory means.
+    /// The directory of the server, which is used for calls that name none.
     directory: PathBuf,
     /// MCP servers that each thread of `codex mcp-server` gets.
     mcp_servers: Vec<Server>,
-    /// The summary of the previous thread, which only the first new thread is told.
+    /// The summary of the previous thread. Only the first new thread receives it.
     previous_thread: Arc<Mutex<Option<String>>>,
 }
 
@@ -79,7 +79,8 @@ impl Defaults {
         })
     }
 
-    /// The same for a member of a team: Codex is told its directory, its repository and the member.
+    /// The same defaults for a member of a team: Codex is told its directory, its repository and
+    /// the member.
     #[must_use]
     pub fn for_member(self, member: Member, directory: PathBuf) -> Self {
         Self {
@@ -89,8 +90,8 @@ impl Defaults {
         }
     }
 
-    /// The same, with MCP servers that each thread of `codex mcp-server` gets beside the
-    /// user's own.
+    /// The same defaults, with MCP servers that each thread of `codex mcp-server` gets in addition
+    /// to the user's own.
     #[must_use]
     pub fn with_mcp_servers(self, mcp_servers: Vec<Server>) -> Self {
         Self {
@@ -99,8 +100,8 @@ impl Defaults {
         }
     }
 
-    /// The same, with the summary of the previous thread, which the first new thread is told before
-    /// all else.
+    /// The same defaults, with the summary of the previous thread. The first new thread receives it
+    /// before all other instructions.
     #[must_use]
     pub fn with_previous_thread(self, previous_thread: String) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl Defaults {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the summary of the previous thread, as the first new thread was told it.
+    /// Drops the summary of the previous thread, once the first new thread has received it.
     pub fn forget_previous_thread(&self) {
         self.lock_previous_thread().take();
     }
@@ -139,11 +140,11 @@ impl Defaults {
         Some(Context::gather(member, &self.directory, requested))
     }
 
-    /// The settings of a call with the defaults added. A setting that the call gives by a profile,
-    /// or by `config`, is not overridden.
+    /// The settings of a call, completed by the defaults. A setting that the call gives by a
+    /// profile, or by `config`, is not overridden.
     ///
-    /// The repository's files are read on another thread. Where they cannot be read in
-    /// time, Codex is not told of the repository.
+    /// The repository's files are read on another thread. If they cannot be read in time, Codex is
+    /// told nothing about the repository.
     pub async fn apply(&self, given: Settings) -> Settings {
         let context = match self.member.clone() {
             None => None,
@@ -394,7 +395,7 @@ mod tests {
             config(beside),
             json!({ "mcp_servers": { "mine": 1, "pictures": server } })
         );
-        // Codex resolves a relative directory from its own, which is that of the server.
+        // Codex resolves a relative directory from its own directory, which is the server's.
         let below = config(json!({ "cwd": "src" }));
         let root = &below["mcp_servers.pictures"]["args"][1];
         assert_eq!(*root, json!(Path::new("/work").join("src")));

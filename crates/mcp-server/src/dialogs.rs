@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::question::{ChoiceTitles, Elicitation, Origin};
 use crate::progress::CLIENT_TIMEOUT;
 
-/// The way in which a question in the middle of a call is asked.
+/// The way in which Codex's questions are put to the client during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QuestionMode {
     /// The client answers a request of ours.
@@ -34,7 +34,7 @@ impl QuestionMode {
         let elicits = context
             .client_capabilities()
             .and_then(|capabilities| capabilities.elicitation)
-            // An empty capability means forms, as it did before there were other kinds.
+            // An empty capability means forms, which were the only kind at first.
             .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none());
         let stateless = context
             .protocol_version()
@@ -110,8 +110,8 @@ impl Dialogs {
         self.answers.next().await
     }
 
-    /// Notes that a question has its answer; `false` if it had one before. A withdrawn question
-    /// ends with an error, which does not count.
+    /// Notes the answer to a question; returns `false` if the question already had one. A withdrawn
+    /// question ends with an error, which does not count.
     pub(super) fn is_first_answer(&mut self, action: &ActionId) -> bool {
         self.pending
             .get_mut(action)

@@ -76,7 +76,7 @@ impl ToolError {
         }
     }
 
-    /// The error, in a thread that the caller can continue.
+    /// The same error, with the thread in which the caller can continue.
     pub fn in_thread(mut self, thread: &ThreadId) -> Self {
         self.thread = Some(thread.clone());
         self

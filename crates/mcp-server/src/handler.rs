@@ -48,7 +48,7 @@ impl Server {
             let uri = resource.uri();
             let watched = async {
                 let mut watch = ResourceWatch::when_readable(&resource).await;
-                // The first time because of what happened since the client has read it.
+                // The first notification covers changes since the client last read the resource.
                 while context.sink().notify_resource_updated(uri).await.is_ok() {
                     watch.next().await?;
                 }
@@ -269,7 +269,7 @@ impl ServerHandler for Server {
         });
         answered.or_else(|error| {
             if error.reports_death() {
-                // The next answer need not report it again.
+                // Marks the exit as reported, so that the next answer does not report it again.
                 let _ = self.engine.unreported_exit();
             }
             tracing::debug!("{}: {}", call.name, error.text());

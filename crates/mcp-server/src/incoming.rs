@@ -30,8 +30,8 @@ const STANDARD_METHODS: [&str; 15] = [
     "logging/setLevel",
 ];
 
-/// The most JSON values that a message may hold. rmcp copies parameters several times while it
-/// parses them, so that this many objects with one member take about 100 MB for a moment.
+/// The most JSON values that a message may hold. rmcp copies parameters several times while parsing
+/// them, so a message of this many objects with one member each takes about 100 MB for a moment.
 const MAX_VALUES: usize = 50_000;
 
 /// A parsed line.
@@ -82,7 +82,8 @@ pub fn check_values(line: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Refuses a request, makes an error of an answer, and drops a notification.
+/// Handles a message with too many values: refuses a request, turns an answer into an error, and
+/// drops a notification.
 fn refuse_values(message: Message<'_>, text: String) -> IncomingLine {
     let code = code::INVALID_REQUEST;
     match message {
@@ -155,7 +156,7 @@ pub fn unreadable(line: &[u8], error: &ReadError) -> (i64, String) {
     }
 }
 
-/// The ID of a request of which only the beginning is known, if it is in that part.
+/// The ID of a request of which only the beginning `head` is known, if the beginning contains it.
 pub fn id_of(head: &[u8]) -> Option<RequestId> {
     match TruncatedMessage::guess(head)? {
         TruncatedMessage::Request { id, .. } => Some(id),
@@ -194,9 +195,9 @@ fn rmcp_id(id: RequestId) -> NumberOrString {
     }
 }
 
-/// Whether rmcp begins to serve with this request (as in its `serve_server_with_ct`): with the
-/// handshake of MCP up to 2025-11-25, or with the first request that describes itself, as from
-/// 2026-07-28 on. rmcp answers other requests and keeps waiting.
+/// Whether rmcp begins its service with this request (as in its `serve_server_with_ct`). Up to MCP
+/// 2025-11-25, the handshake begins it; from 2026-07-28 on, the first request with its own metadata
+/// does. rmcp answers other requests and keeps waiting.
 pub(super) fn begins_service(request: &ClientRequest) -> bool {
     match request {
         ClientRequest::InitializeRequest(_) => true,
@@ -211,8 +212,8 @@ pub(super) fn begins_service(request: &ClientRequest) -> bool {
     }
 }
 
-/// The refusal of a request whose ID is in use. It names no ID: the client would take it for the
-/// answer to the first request.
+/// The refusal of a request whose ID is in use. It names no ID, or the client would take it for the
+/// answer to the earlier request.
 pub(super) fn already_open(id: &NumberOrString) -> Box<ServerJsonRpcMessage> {
     refusal(
         None,

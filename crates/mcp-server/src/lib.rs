@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! client ─► transport ─► rmcp ─► handler ─► tools ─┬─► turn_call ─► turn ─► codex_engine
-//!                                   ├► prompts     ├─► job_queue      └─► question: what Codex
-//!                                   └► resources   └─► agent_team         asks, put to the client
+//!                                   ├► prompts     ├─► job_queue      └─► question: Codex's
+//!                                   └► resources   └─► agent_team         questions to clients
 //! ```
 //!
 //! `handler` answers MCP's methods and finds the tool of a call. The tool reads its arguments,
-//! checks them against the operator's bounds, and hands the work to the engine, to the queue
-//! of jobs or to the team. [`Server`] is the state that all of them share. What goes wrong
-//! becomes a [`Code`](code::Code) with a hint in one place, [`error`].
+//! checks them against the operator's bounds, and hands the work to the engine, the job queue or
+//! the team. [`Server`] is the state that all of them share. [`error`] converts every failure into
+//! a [`Code`](code::Code) with a hint.
 //!
-//! The proxy of the old backend answers calls of the same tools, and takes them from here.
+//! The proxy of the old backend serves some of the same tools, and uses this crate for them.
 //!
 //! ```
 //! use mcp_server::code::Code;

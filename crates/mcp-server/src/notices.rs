@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Notices(Mutex<HashMap<&'static str, CancellationToken>>);
 
 impl Notices {
-    /// Runs `notifying` until the subscription ends, or `end` comes. A subscription to this resource
-    /// that is running stays instead.
+    /// Runs `notifying` until the subscription ends or `end` completes. If a subscription to this
+    /// resource is already running, it stays, and `notifying` is not run.
     pub(super) fn subscribe(
         &self,
         resource: &'static str,

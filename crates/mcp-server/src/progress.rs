@@ -98,9 +98,9 @@ impl Progress {
     }
 }
 
-/// At least the progress that earlier hosts have reported under the token of this call: MCP demands
-/// that progress increases. How many notifications they have sent is not known, but none of them
-/// sends one each millisecond. So that of a repeated call begins at the milliseconds since 1970.
+/// A lower bound for the progress of a repeated call: the milliseconds since 1970. MCP demands that
+/// progress increases under the token of a call. The number of notifications that earlier hosts
+/// have sent is not known, but no host sends one each millisecond.
 fn earlier_progress(context: &RequestContext<RoleServer>) -> f64 {
     if !repeated_call::is_repeated(context) {
         return 0.0;

@@ -34,7 +34,7 @@ pub(super) struct Elicitation {
 pub(super) struct Origin<'a> {
     pub(super) thread: &'a ThreadId,
     pub(super) turn: Option<&'a TurnId>,
-    /// The id of the tool call in which Codex asks, if one waits for it.
+    /// The ID of the tool call that waits for the turn, if one does.
     pub(super) call: Option<&'a str>,
 }
 
@@ -130,10 +130,10 @@ pub(super) fn reply(ask: &Ask, answer: &Value) -> Reply {
         return Reply::Dismissed;
     };
     let decisions = match decision {
-        // A server that only needs a yes does not get the form.
+        // A server that only needs a yes does not receive the form.
         Decision::Submit(_) => vec![decision, Decision::Accept, Decision::Decline],
         Decision::Decline | Decision::Cancel => vec![decision],
-        // A yes for more than this command is not taken for a yes for this command alone.
+        // An approval of more than this command must not become an approval of this command alone.
         _ => vec![decision, Decision::Decline],
     };
     Reply::Decided {
@@ -163,9 +163,9 @@ fn reason(choices: &[Decision], answer: &Value) -> Option<String> {
     is_given.then(|| reason.to_owned())
 }
 
-/// The client's decision on a question whose form has these choices, or fields instead; `None` if it
-/// has dismissed the question. An answer with both a yes and a no is a no, and one with both a
-/// dismissal and a yes is a dismissal.
+/// The client's decision on a question that offers these choices, or fields instead; `None` if the
+/// client has dismissed the question. If an answer contains contradictory decisions, a no takes
+/// precedence over a yes and over a dismissal, and a dismissal over a yes.
 fn decision(choices: &[Decision], answer: &Value) -> Option<Decision> {
     let standard = answer.get("action").and_then(Value::as_str);
     let codex = answer.get("decision").map(codex_decision);

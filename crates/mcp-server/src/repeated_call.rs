@@ -1,5 +1,5 @@
-//! Calls that the relay of a client repeats, since the host that had them was killed: their turns
-//! may continue in the next host, and are not begun a second time.
+//! Calls that the relay of a client repeats because the host that had them was killed. Their turns
+//! may continue in the next host, and must not be begun a second time.
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;

@@ -1,9 +1,9 @@
-//! The tool `request_image`, by which Codex looks at pictures, and an MCP server with this tool for
-//! any Codex that we do not run.
+//! The tool `request_image`, with which Codex looks at pictures, and an MCP server that offers this
+//! tool to a Codex that we do not run.
 //!
-//! A picture is delivered in one of two ways. For the wrapper, the request goes into the queue, and
-//! Codex is told to wait. Otherwise the answer is the picture itself: Codex shows the model the
-//! pictures in a tool's answer, so that nothing has to be restarted.
+//! A picture is delivered in one of two ways. For the wrapper, the request is put into the queue,
+//! and Codex is told to wait. Otherwise the answer contains the picture itself: Codex shows the
+//! model the pictures in a tool's answer, so it does not have to be restarted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -150,8 +150,7 @@ answer is the picture."
 answer says only that it was requested, and what to print; the picture comes after that."
         }
     };
-    // The tool changes only our own queue, and Codex asks nobody before it calls a tool with these
-    // hints.
+    // The tool changes only our own queue. With these hints, Codex calls it without asking anybody.
     let hints = ToolAnnotations::new()
         .read_only(true)
         .destructive(false)

@@ -6,8 +6,9 @@ use codex_protocol::codex::ThreadId;
 use super::code::Code;
 use super::error::ToolError;
 
-/// The turn that the answers of a 2026-07-28 client are for, which the client sends back with them.
-/// The state names a session of ours and has nothing that could be forged.
+/// The turn to which the answers of a 2026-07-28 client belong. The client receives it with the
+/// questions and returns it with the answers. It only names a session of ours, so there is nothing
+/// in it worth forging.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RequestState {
     pub(super) turn: TurnRef,

@@ -194,8 +194,8 @@ impl Server {
         Some(format!("{death}. {then}, and its threads continue"))
     }
 
-    /// The number of active threads, as `codex_threads` shows them; without a record of threads,
-    /// the number of sessions that are not cancelled.
+    /// The number of active threads, as `codex_threads` shows them. If no record of threads is
+    /// kept, the number of sessions that are not cancelled.
     async fn active_threads(&self) -> usize {
         match self.services.active_threads().await {
             Some(active) => active,
@@ -203,13 +203,13 @@ impl Server {
         }
     }
 
-    /// The same server, with warnings for its caller, to which others may add.
+    /// The same server, with warnings for its caller. Others that share `warnings` may add to them.
     #[must_use]
     pub fn with_warnings(self, warnings: Warnings) -> Self {
         Self { warnings, ..self }
     }
 
-    /// The same server, with the tools of these groups alone.
+    /// The same server, limited to the tools of these groups.
     #[must_use]
     pub fn with_groups(self, groups: Groups) -> Self {
         Self { groups, ..self }
@@ -245,8 +245,8 @@ impl Server {
         self.bound(move |bounds| bounds.bound_laid(settings)).await
     }
 
-    /// Narrows settings to the bounds, on another thread if there are any: a bound of the sandbox
-    /// may depend on the user's trust, for which files of the repository are read.
+    /// Narrows settings to the bounds. If there are bounds, this is done on another thread: a bound
+    /// on the sandbox may depend on the user's trust, for which files of the repository are read.
     async fn bound(
         &self,
         narrow: impl FnOnce(&Bounds) -> Result<Settings, OutOfBounds> + Send + 'static,
@@ -268,8 +268,8 @@ impl Server {
         settings: &mut Settings,
     ) -> Result<(), ToolError> {
         let known = match self.engine.known_settings(thread) {
-            // Its settings were narrowed to the bounds when it began, and the engine refuses the
-            // thread if one of its directories leads elsewhere since.
+            // The settings were narrowed to the bounds when the thread began. The engine refuses
+            // the thread if one of its directories has been replaced by a link since.
             KnownSettings::Remembered => {
                 self.bounds.check_config(&settings.thread.config)?;
                 let mut changes = Overrides {
@@ -330,8 +330,8 @@ impl Server {
         }
     }
 
-    /// The same server, which answers calls that wait for a turn by tasks, where the caller takes
-    /// tasks. Those whose turn has not begun are counted in `beginning`.
+    /// The same server, which answers calls that wait for a turn by tasks, if the caller supports
+    /// tasks. Tasks whose turn has not begun are counted in `beginning`.
     #[must_use]
     pub fn with_tasks(self, tasks: Option<Arc<SessionTasks>>, beginning: TaskTracker) -> Self {
         Self {

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::transport::LineTransport;
 
-/// Serves until the client has gone, or `closing` is cancelled, which the transport shares.
+/// Serves until the client has gone, or until `closing` is cancelled. The transport must share
+/// `closing`.
 ///
 /// # Errors
 ///

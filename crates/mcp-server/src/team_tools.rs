@@ -1,4 +1,4 @@
-//! The mail of a member of a team as an MCP server of its own. Codex's threads are given it, so
+//! A separate MCP server for the mail of a team member. Codex's threads are given this server, so
 //! that they can write to the team in the middle of a turn.
 
 use agent_team::MailClient;

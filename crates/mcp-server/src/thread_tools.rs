@@ -21,8 +21,8 @@ use super::request_image::{PictureDelivery, describe, show};
 use crate::deliveries::ToolOutcome;
 use crate::tools::team::MailTool;
 
-/// The longest answer, in characters. Codex leaves out the middle of an answer of some 12,000
-/// (0.104.0 to 0.169.0), even of mail, which would then count as read.
+/// The longest answer, in characters. Codex cuts the middle out of an answer of more than some
+/// 12,000 (0.104.0 to 0.169.0). Mail that was cut out would still count as read.
 const LONGEST_ANSWER: usize = 9000;
 
 /// The tools that threads get.
@@ -111,8 +111,8 @@ async fn show_picture(limit: SizeLimit, call: ToolInvocation) -> Result<ToolAnsw
     Ok(ToolAnswer::picture(format!("data:{kind};base64,{bytes}")))
 }
 
-/// The root below which pictures may be, unless the directory was replaced since the thread began
-/// there.
+/// The root below which pictures may be. It is an error if the directory was replaced after the
+/// thread began there.
 fn picture_root(cwd: PathBuf, limit: SizeLimit) -> Result<ImageRoot, String> {
     directory::check(&cwd).map_err(|error| error.to_string())?;
     let root = ImageRoot::around(&cwd, limit);

@@ -1,4 +1,4 @@
-//! The tools that are served (`--api`, `--tools`): fewer tools take less of a client's context.
+//! The sets of served tools (`--api`, `--tools`). Fewer tools take less of a client's context.
 
 /// The set of tools that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

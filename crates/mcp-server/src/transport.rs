@@ -1,14 +1,14 @@
 //! MCP on stdio: one JSON-RPC message per line, or with a `Content-Length` header. Answers use the
 //! client's framing.
 //!
-//! rmcp has such a transport too, but silently drops lines that it can't read. Here every line that
-//! is not a message is answered with a JSON-RPC error, so that no client waits for an answer that
-//! can't come. rmcp gets:
+//! rmcp has such a transport too, but silently drops lines that it can't read. This transport
+//! answers every line that is not a message with a JSON-RPC error, so that no client waits for an
+//! answer that can't come. It passes to rmcp:
 //!
 //! - requests and notifications that have the shape MCP gives them,
-//! - no two open requests of one id: one of them would stay without an answer,
-//! - no notification and no answer before the request that begins the service:
-//!   no service would receive it, and rmcp would close the connection,
+//! - no two open requests of the same ID: one of them would stay without an answer,
+//! - no notification and no answer before the request that begins the service: no service would
+//!   receive it, and rmcp would close the connection,
 //! - answers to our own requests as they are, unknown members included.
 
 use std::collections::HashSet;
@@ -39,8 +39,8 @@ use crate::tasks::TaskSubscriptions;
 /// The longest wait for a client that does not read the last answers.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The bytes of answers that may wait for a client to read them. Beyond, nothing of the client is
-/// read, so that the end of its input is not noticed either until it reads again.
+/// The most bytes of answers that may wait for a client to read them. Beyond this limit, nothing is
+/// read from the client, so the end of its input is noticed only after the client reads again.
 const UNWRITTEN_LIMIT: usize = 16 << 20;
 
 /// The server's end of a line-based connection.
@@ -49,8 +49,8 @@ pub struct LineTransport<R, W> {
     decoder: LineDecoder,
     line_limit: usize,
     writer: Writer<W>,
-    /// A refusal that is being written. No further line is read until it is written: a client that
-    /// does not read is not listened to either.
+    /// A refusal that is being written. No further line is read until it is written, so a client
+    /// that does not read is not read from either.
     refusing: Option<JoinHandle<io::Result<()>>>,
     unwritten: Arc<Unwritten>,
     /// The framing that the client uses; answers to it use the same.
@@ -74,7 +74,7 @@ struct Unwritten {
 }
 
 impl Unwritten {
-    /// Counts an answer until what is returned is dropped.
+    /// Counts an answer until the returned value is dropped.
     fn add(self: &Arc<Self>, bytes: usize) -> UnwrittenAnswer {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         UnwrittenAnswer {
@@ -101,7 +101,7 @@ struct UnwrittenAnswer {
 impl Drop for UnwrittenAnswer {
     fn drop(&mut self) {
         self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        // One that nobody waits for is kept for the next wait.
+        // If nobody waits, the notification is kept for the next wait.
         self.of.fewer.notify_one();
     }
 }
@@ -109,7 +109,7 @@ impl Drop for UnwrittenAnswer {
 /// The writer of answers, one at a time; `None` once the connection is closed.
 type Writer<W> = Arc<tokio::sync::Mutex<Option<W>>>;
 
-/// Whether rmcp serves already, or still waits for the first request.
+/// Whether rmcp serves already, or still waits for the request that begins the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
     Awaited,
@@ -218,8 +218,8 @@ where
         (self.service == Service::Begun).then_some(message)
     }
 
-    /// Writes a refusal on a task of its own: `receive` can be dropped half-way, and half a line
-    /// must never be written.
+    /// Writes a refusal on a separate task: `receive` can be dropped half-way, and half a line must
+    /// never be written.
     fn refuse(&mut self, refusal: ServerJsonRpcMessage) {
         let framing = *lock(&self.framing);
         let framed = framed(framing, &refusal);

@@ -44,8 +44,8 @@ use super::request_state::RequestState;
 use crate::decision::{ReplyOutcome, decide};
 use crate::server::Server;
 
-/// [`INTERRUPT_TIMEOUT`] when the program ends. It is less than rmcp waits for the last answers (5 s), or the
-/// call would get no answer.
+/// [`INTERRUPT_TIMEOUT`] for a program that is ending. It must be shorter than the time that rmcp
+/// waits for the last answers (5 s), or the call would get no answer.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The deadline of a call that waits for a turn.
@@ -126,10 +126,10 @@ impl<'a> TurnWait<'a> {
 
     async fn wait(&mut self) -> Result<CallToolResponse, ToolError> {
         loop {
-            // Before the view, as the turn may end in between.
+            // Read before the view, as the turn may end between the two.
             let has_turn = self.server.engine.handle(&self.turn.session)?.has_turn();
             let view = self.server.engine.inspect(&self.turn.session)?;
-            // Before the end, as the last step and the end may come together.
+            // Reported before the end, as the last step and the end may arrive together.
             self.progress.report(self.context, &view.progress).await;
             if let Some(outcome) = self.ended(&view) {
                 self.withdraw_all().await;

@@ -29,8 +29,8 @@ use crate::turn::{CallDeadline, TurnWait};
 pub(crate) struct TurnCall {
     pub(crate) prompt: Prompt,
     pub(crate) warnings: Vec<String>,
-    /// The time after which the call returns while the turn continues. Without it, the turn is
-    /// interrupted when the call times out.
+    /// The time after which the call returns while the turn continues. `None` lets the call wait
+    /// until its timeout, which interrupts the turn.
     pub(crate) wait: Option<Duration>,
 }
 
@@ -140,8 +140,8 @@ impl Server {
         }
     }
 
-    /// Waits for the turn of a call that the client's relay repeats, since the host that had the
-    /// call was killed.
+    /// Waits for the turn of a repeated call: the client's relay repeats a call if the host that
+    /// had the call was killed.
     pub(crate) async fn rejoin_turn(
         &self,
         context: &RequestContext<RoleServer>,
@@ -169,13 +169,13 @@ impl Server {
         wait.outcome().await
     }
 
-    /// The task by which the host that was killed meant to answer a call.
+    /// The task with which the killed host meant to answer a call.
     async fn earlier_task(&self, call: &str) -> Option<EarlierTask> {
         let tasks = self.tasks.as_ref()?;
         tasks.of_call(&self.engine.named_call(call)).await
     }
 
-    /// Runs a step of a call on a task of its own, as half a step is worse than none, and stops
+    /// Runs a step of a call on a separate task, since an incomplete step is worse than none. Stops
     /// waiting for it when the caller goes away.
     async fn run_step<T: Send + 'static>(
         &self,
@@ -233,7 +233,7 @@ impl Server {
         let until = self.call_deadline(Instant::now(), wait);
         let progress = Progress::new(context, "answering Codex's questions");
         let wait = TurnWait::new(self, context, turn, thread, until, progress);
-        // The client would dismiss the question again, at once and for ever.
+        // Otherwise the client would dismiss the question again, at once and for ever.
         let wait = match outcomes.contains(&ReplyOutcome::Dismissed) {
             true => wait.without_dialogs(),
             false => wait,

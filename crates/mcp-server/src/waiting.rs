@@ -30,7 +30,8 @@ impl Server {
         self.wait_until(context, None, &mut progress, what).await
     }
 
-    /// The same, with heartbeats that report the step which `look` finds.
+    /// Waits for a future like [`wait_for`](Self::wait_for), with heartbeats that report the step
+    /// returned by `look`.
     pub(super) async fn wait_with_steps<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -42,7 +43,8 @@ impl Server {
             .await
     }
 
-    /// The same until `deadline`, in a call that reports progress of its own afterwards.
+    /// Waits like [`wait_for`](Self::wait_for) until `deadline`, in a call that reports its own
+    /// progress afterwards.
     pub(super) async fn wait_until<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -101,7 +103,7 @@ impl Server {
         done.map_err(|error| ToolError::new(Code::Internal, error.to_string()))?
     }
 
-    /// Runs a step that is completed even if the caller goes away, as half a step is worse than
+    /// Runs a step to its end even if the caller goes away, since an incomplete step is worse than
     /// none.
     pub(super) async fn run_detached<T: Send + 'static>(
         &self,

@@ -48,9 +48,9 @@ impl Warnings {
         new
     }
 
-    /// Adds the new warnings to a result, and the one that `once` has for the first result that can
-    /// carry it: to the object of the result, and to the text that repeats it. A result without an
-    /// object and an error carry no warnings.
+    /// Adds the new warnings to a result, and the warning of `once` to the first result that can
+    /// carry one. They are added to the object of the result, and to the text that repeats the
+    /// object. Errors, and results without an object, carry no warnings.
     pub fn attach(&self, result: &mut CallToolResult, once: impl FnOnce() -> Option<String>) {
         let Some(Value::Object(object)) = &mut result.structured_content else {
             return;

@@ -21,7 +21,7 @@ pub(super) enum Necessity {
     Optional,
 }
 
-/// What a value may be.
+/// The shape that a value must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Some lines.
@@ -31,8 +31,8 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The longest value, in bytes. For a text, this is what Linux takes as one argument of a
-    /// command line; for a line, its longest path (`PATH_MAX`).
+    /// The longest value, in bytes. For a text, the limit is what Linux takes as a single argument
+    /// of a command line; for a line, Linux's longest path (`PATH_MAX`).
     fn limit(self) -> usize {
         match self {
             Self::Text => 128 * 1024,
@@ -133,7 +133,7 @@ impl Argument {
     }
 }
 
-/// The arguments as they stand in the text of a prompt, each between tags of its name.
+/// The arguments in the form in which prompts contain them, each between tags of its name.
 pub(super) fn blocks(given: &[(&'static str, String)]) -> String {
     let blocks: Vec<String> = given
         .iter()

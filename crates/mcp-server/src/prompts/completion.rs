@@ -12,8 +12,8 @@ use crate::tools::jobs::JobTool;
 /// The most values of an answer, as MCP defines it.
 const LIMIT: usize = CompletionInfo::MAX_VALUES;
 
-/// The answer to `completion/complete`: the IDs of sessions and jobs that begin with what the
-/// client has so far, the newest first.
+/// The answer to `completion/complete`: the IDs of sessions and jobs that begin with the text that
+/// the client has so far, newest first.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ use crate::tools::{ToolName, names};
 /// The directory of the plugin, relative to the root of the repository.
 const PLUGIN: &str = "plugins/codex-mcp";
 
-/// The names under which Claude Code has the tools of the plugin's server begin so.
+/// The prefix of the names under which Claude Code knows the tools of the plugin's server.
 const PREFIX: &str = "mcp__plugin_codex-mcp_codex__";
 
 /// The placeholder for everything that the user types after the command in Claude Code.

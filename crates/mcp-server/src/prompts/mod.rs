@@ -1,8 +1,8 @@
-//! The prompts: what a person has the model of a client do with the tools.
+//! The prompts, by which a person has the model of a client use the tools.
 //!
-//! Each text is a Markdown file beside this one, a [`template`]. What names a tool that this server
-//! does not serve is left out of it, and a prompt that would have nothing left is not listed. The
-//! commands of the plugin for Claude Code are the same texts; `docs` writes them.
+//! Each text is a Markdown file in this directory, a [`template`]. Parts that name a tool which
+//! this server does not serve are left out, and a prompt without any remaining part is not listed.
+//! The commands of the plugin for Claude Code have the same texts; `docs` writes them.
 
 mod arguments;
 mod completion;

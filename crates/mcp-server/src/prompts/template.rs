@@ -34,8 +34,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The text of a template for a server that has these tools. What the arguments say is no
-/// directive.
+/// The text of a template for a server that has these tools. The text of arguments is never read as
+/// a directive.
 pub(super) fn render(template: &str, served: &[&str], arguments: &str) -> String {
     let mut rendered = Rendered::default();
     let mut is_kept = true;

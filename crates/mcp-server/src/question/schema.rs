@@ -89,8 +89,8 @@ fn no_fields() -> Value {
     json!({ "type": "object", "properties": {} })
 }
 
-/// The form of an approval. The yes for this once is preset where it is possible, so that a user
-/// who accepts need not open the list.
+/// The form of an approval. A single approval is preset where it is possible, so that a user who
+/// accepts need not open the list.
 fn choices_schema(choices: &[Decision], titles: ChoiceTitles) -> Value {
     let names: Vec<&str> = choices.iter().map(Decision::name).collect();
     let words: Vec<String> = choices.iter().map(approval_text::choice).collect();

@@ -1,5 +1,6 @@
 //! `compat-report`: the features that a program for several such servers can rely on. The keys are
-//! those of the npm package @leo000001/codex-mcp 2.1.0, and the features that it does not have.
+//! those of the npm package @leo000001/codex-mcp 2.1.0, with further keys for features that the
+//! package does not have.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Tasks of `call_codex` and `codex_run`: each is a job of the store. It continues without its
-//! client and without this server, and any later server of the user on this machine answers for
-//! it.
+//! Tasks of `call_codex` and `codex_run`. Each task is a job of the store: it continues without its
+//! client and without this server, and any later server of the user on this machine can answer
+//! requests about it.
 
 use std::time::SystemTime;
 
@@ -50,9 +50,9 @@ impl Server {
         Ok(DetailedTask::new(task, payload(&job, &questions)?))
     }
 
-    /// Answers the questions of a job. A question that has been answered otherwise meanwhile, or
-    /// that the client has dismissed, is left as it is. An answer that fails does not keep the others
-    /// from their questions; the first error is returned.
+    /// Answers the questions of a job. Skips a question that has been answered in another way, or
+    /// that the client has dismissed. If an answer fails, the others are still given; the first
+    /// error is returned.
     pub(super) async fn answer_job(
         &self,
         id: &str,
@@ -93,8 +93,8 @@ impl Server {
     }
 }
 
-/// Answers a question of a job. A yes that is out of bounds, or that the question does not offer, is a
-/// no, as in sessions: the client does not answer again.
+/// Answers a question of a job. An approval that is out of bounds, or that the question does not
+/// offer, becomes a refusal, as in sessions: the client does not answer again.
 async fn answer_question(
     jobs: &Jobs,
     job: &JobId,
@@ -140,7 +140,7 @@ fn not_answered(error: JobsError) -> Result<(), ErrorData> {
     }
 }
 
-/// What the job is doing, or waits for.
+/// The current step of the job, or the reason why it waits, in words.
 async fn in_words(jobs: &Jobs, viewed: &JobView) -> Result<String, ErrorData> {
     let summary = &viewed.job.summary;
     Ok(match (summary.state, &viewed.no_worker) {

@@ -1,8 +1,8 @@
 //! MCP Tasks (`io.modelcontextprotocol/tasks`, SEP-2663): calls whose results are fetched later.
 //!
 //! A caller that declares the extension gets a task from [`call_codex` and `codex_run`](job_tasks),
-//! and, where a host process serves it, from the [calls that wait for a turn](turn_tasks). Any
-//! other caller gets what it gets without tasks.
+//! and, if a host process serves it, from the [calls that wait for a turn](turn_tasks). Other
+//! callers get the usual answers.
 
 mod job_tasks;
 mod notifications;
@@ -29,7 +29,7 @@ pub(crate) use turn_tasks::{EarlierTask, NewTask};
 /// How often a client should look at a task, in milliseconds.
 const POLL_INTERVAL: u64 = 1000;
 
-/// The member of a tool's result that says that it is whole.
+/// The member of a tool's result that states that the result is complete.
 const RESULT_TYPE: &str = "resultType";
 
 /// Whether the caller of this request takes a task for an answer.
@@ -93,7 +93,7 @@ fn done(answered: Result<TaskAnswer, ErrorData>) -> Result<(), ErrorData> {
     }
 }
 
-/// The result of a tool as an object that says that it is whole.
+/// The result of a tool as an object, marked as complete.
 fn whole(result: &CallToolResult) -> Result<JsonObject, ErrorData> {
     let Value::Object(mut result) = serde_json::to_value(result).map_err(internal)? else {
         return Err(internal("a result is no object"));

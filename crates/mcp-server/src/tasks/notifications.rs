@@ -34,7 +34,7 @@ impl Server {
                     return tracing::debug!("a client is not notified of a task: {error}");
                 }
                 Err(_) => {
-                    // Its host may be starting.
+                    // The host of the task may be starting.
                     changed.await;
                     continue;
                 }
@@ -74,7 +74,7 @@ impl Server {
     }
 }
 
-/// What a client is notified of: the state, without the time at which it was read.
+/// The part of a task's state of which clients are notified: all but the time at which it was read.
 #[derive(PartialEq)]
 struct TaskState {
     status: TaskStatus,

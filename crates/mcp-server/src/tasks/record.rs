@@ -25,8 +25,8 @@ const KEPT_UNENDED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The extension of the files.
 const EXTENSION: &str = "json";
 
-/// The name by which this program knows a task: the SHA-256 digest of its ID in hexadecimal digits.
-/// Reading the files does not reveal the IDs, with which anyone could answer the questions.
+/// The key of a task in this program: the SHA-256 digest of its ID in hexadecimal digits. Anyone
+/// who knows an ID could answer the task's questions, so the files contain only keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey(String);
 
@@ -74,7 +74,8 @@ pub(super) struct EndedTask {
     pub(super) result: JsonObject,
 }
 
-/// What is read of a record to find the tasks of a host: results may be long.
+/// The fields of a record that are needed to find the tasks of a host. Results are not parsed, as
+/// they may be long.
 #[derive(Deserialize)]
 struct RecordHead {
     host: String,
@@ -87,7 +88,7 @@ pub(super) struct FoundTask {
     pub(super) key: TaskKey,
     /// The call that it answers, by its name in the engine.
     pub(super) call: String,
-    /// The record of one that has not ended.
+    /// The record, if the task has not ended.
     pub(super) open: Option<TaskRecord>,
 }
 
@@ -149,8 +150,8 @@ impl TaskFiles {
         off_runtime::run(move || read(&path)).await?
     }
 
-    /// Removes the tasks that are no longer kept. The files of `live`, the tasks of this host that
-    /// have not ended, are renewed: other hosts keep them then.
+    /// Removes tasks whose retention time is over. Renews the files of `live`, the tasks of this
+    /// host that have not ended, so that other hosts keep them.
     pub(super) async fn remove_old(&self, live: HashSet<TaskKey>) -> Result<(), StoreFailure> {
         let Self { directory, kept } = self.clone();
         Ok(off_runtime::run(move || {
@@ -194,7 +195,7 @@ impl TaskFiles {
     }
 }
 
-/// The files of the tasks, and what is left of interrupted writes.
+/// The files of the tasks, including the remains of interrupted writes.
 fn files(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -212,7 +213,7 @@ fn key_of(path: &Path) -> Option<TaskKey> {
     is_task.then(|| TaskKey(name.to_owned()))
 }
 
-/// Has the task of a file count as changed just now.
+/// Marks the file of a task as changed just now.
 fn renew(path: &Path) -> Result<(), FileError> {
     match state_file::open(path)? {
         Some(file) => file

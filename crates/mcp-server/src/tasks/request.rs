@@ -49,10 +49,10 @@ pub enum TaskAnswer {
 pub enum AskedHost {
     /// It has answered.
     Answered(TaskAnswer),
-    /// It does not listen: it is starting or ending, or was killed, and the next host with its key
-    /// can still continue its turns.
+    /// The host does not listen: it is starting or ending, or was killed. The next host with the
+    /// same key can still continue its turns.
     Absent,
-    /// It does not run, and has left nothing to continue.
+    /// The host does not run, and has left no turns to continue.
     Gone,
 }
 

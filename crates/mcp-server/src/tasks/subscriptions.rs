@@ -1,7 +1,7 @@
-//! The tasks that the subscriptions of a client name (`subscriptions/listen` with `taskIds`).
+//! The tasks that a client's subscriptions name (`subscriptions/listen` with `taskIds`).
 //!
-//! The filter of rmcp's types has no `taskIds`. They are read from the line of the request, before
-//! rmcp parses it, and added to the acknowledgement that rmcp writes.
+//! The filter in rmcp's types has no `taskIds`. So they are read from the line of the request
+//! before rmcp parses it, and are added to the acknowledgement that rmcp writes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,7 +85,7 @@ impl TaskSubscriptions {
         self.lock().remove(request).unwrap_or_default()
     }
 
-    /// The same message, which names the tasks if it acknowledges a subscription to some.
+    /// The same message. If it acknowledges a subscription to tasks, it also names the tasks.
     pub(crate) fn acknowledged(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
         let ServerJsonRpcMessage::Notification(mut notification) = message else {
             return message;

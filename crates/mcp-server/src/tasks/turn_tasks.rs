@@ -101,8 +101,8 @@ pub(crate) struct NewTask {
 }
 
 impl SessionTasks {
-    /// The tasks of the host with this key, which are stored in this directory, each for a time
-    /// after its end.
+    /// The tasks of the host with this key. They are stored in `directory`, each for the time
+    /// `kept` after its end.
     #[must_use]
     pub fn new(directory: PathBuf, kept: Duration, host: String, others: Box<OtherHosts>) -> Self {
         Self {
@@ -267,7 +267,7 @@ impl SessionTasks {
             at: SystemTime::now(),
             result: whole(&result).unwrap_or_default(),
         });
-        // Nobody hears of the end before the record is stored, or cannot be.
+        // Nobody learns of the end before the record is stored, or storing it has failed.
         let mut stored = self.files.write(key, &record).await;
         let ended = record.clone();
         drop(record);
@@ -321,7 +321,7 @@ impl SessionTasks {
         })
     }
 
-    /// Does what a client of this host wants of a task. `None` if there is no such task.
+    /// Executes a client's request about a task of this host. `None` if there is no such task.
     pub(super) async fn act(&self, request: TaskRequest) -> Option<Result<TaskAnswer, ErrorData>> {
         let key = TaskKey::of(&request.task);
         if let Some(live) = self.live(&key) {
@@ -341,7 +341,7 @@ impl SessionTasks {
         Some(self.act_elsewhere(record, request).await)
     }
 
-    /// Does what another host wants of a task of this one.
+    /// Executes another host's request about a task of this host.
     pub async fn answer_host(&self, request: TaskRequest) -> TaskAnswer {
         let key = TaskKey::of(&request.task);
         let answered = match self.live(&key) {

@@ -1,4 +1,5 @@
-//! The effects of tools, which clients are told so that they can ask their user first.
+//! The effects of tools. Clients receive them as hints, so that they can ask their user before a
+//! call.
 
 use rmcp::model::ToolAnnotations;
 

@@ -1,8 +1,8 @@
 //! The schema of a final message: a JSON Schema.
 //!
-//! Codex accepts any object as a schema and passes it to the model, which then fails. So the shape
-//! of the keywords is checked, of those in the drafts 7 and 2020-12 that models heed; unknown
-//! keywords pass. A full validator would add forty libraries for the same check.
+//! Codex accepts any object as a schema and passes it to the model, which then fails. So the shapes
+//! of keywords are checked here, for those keywords of the drafts 7 and 2020-12 that models heed;
+//! unknown keywords pass. A full validator would add forty libraries for the same check.
 
 use std::collections::BTreeMap;
 

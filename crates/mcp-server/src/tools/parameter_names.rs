@@ -12,8 +12,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use crate::code::Code;
 use crate::error::ToolError;
 
-/// Words for the same thing in different tools, folded. Of several parameters of one
-/// tool the first is meant.
+/// Synonyms in the names of parameters, folded. If a tool has several of them, the first one is
+/// meant.
 const SYNONYMS: [&[&str]; 4] = [
     &["threadid", "sessionid", "conversationid", "resumesessionid"],
     &["cwd", "repo"],

@@ -55,7 +55,7 @@ fn unknown_field(place: &str, error: &str) -> Option<String> {
     ))
 }
 
-/// An error of serde in the terms of JSON.
+/// An error of serde in JSON's terms instead of Rust's.
 fn in_json_terms(error: &str) -> String {
     let mut text = error.to_owned();
     for (rust, json) in [
@@ -70,7 +70,7 @@ fn in_json_terms(error: &str) -> String {
     text
 }
 
-/// Parameters that callers often put beside the object that they belong in.
+/// Parameters that callers often place next to the object that they belong in.
 const MISPLACED: [(&str, &[&str]); 2] = [
     (
         "advanced",

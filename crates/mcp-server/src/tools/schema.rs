@@ -93,8 +93,9 @@ pub(super) fn input<T: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// Removes what costs room in the list of tools and tells a model nothing: that an optional
-/// parameter may also be null, the size of numbers, and that others are refused.
+/// Removes the parts of a schema that take room in the list of tools without telling a model
+/// anything: that an optional parameter may also be null, the sizes of numbers, and that further
+/// parameters are refused.
 fn shorten(schema: &mut Schema) {
     let Some(schema) = schema.as_object_mut() else {
         return;
@@ -115,9 +116,9 @@ fn shorten(schema: &mut Schema) {
 }
 
 /// The schema of a tool's answer: members with their types. A member whose name ends with `?` is
-/// not in every answer. Clients check errors against the schema too, so an answer may have `error`
-/// alone, and no member is forbidden. These alternatives cost room in the client's context; tools
-/// that need it more urgently avoid them by marking all members with `?`.
+/// not in every answer. Clients check errors against the schema too, so the schema also allows an
+/// answer with `error` alone, and forbids no member. These alternatives take room in the client's
+/// context; a tool can avoid them by marking all members with `?`.
 pub(super) fn output(members: Value) -> Arc<JsonObject> {
     let members = match members {
         Value::Object(members) => members,

@@ -27,11 +27,11 @@ use crate::tools::schema::answer;
 pub(crate) use wait::WaitOutcome;
 pub(crate) use watch::JobWatch;
 
-/// The tools whose effect outlives the server and may not be had twice: they begin work, or tell Codex
-/// something.
+/// The tools whose effect outlives the server and must not happen twice: they begin work, or send
+/// Codex something.
 pub const LASTING: [&str; 3] = [call_codex::NAME, call_respond::NAME, codex_run::NAME];
 
-/// The error text for a call of these that was open when its host ended.
+/// The error text for a call of one of these tools that was open when its host ended.
 pub const LOST: &str =
     "the host process ended before it answered this call, which may have had its effect";
 

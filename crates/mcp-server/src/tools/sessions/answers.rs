@@ -43,7 +43,7 @@ pub(super) fn opened(
     Ok(object)
 }
 
-/// The answer about a fork, which is idle and yet has an interval.
+/// The answer about a fork. The fork is idle, but the answer still has a poll interval.
 pub(super) fn forked(opened: &OpenThread) -> Value {
     let mut object = json!({
         "sessionId": opened.session,

@@ -181,8 +181,8 @@ impl Arguments {
         let given = self.poll_options.as_ref();
         let most = self.max_events.map(|Count(most)| most);
         let most = match self.action {
-            // A poll that takes no event would loop, and one that has waited would loop for each
-            // word if it took only one.
+            // At least one event, or the caller would poll in a loop. After a wait, more than one,
+            // or the caller would poll for each word.
             Action::Poll if self.wait_ms.is_some() => most.unwrap_or(EVENTS_AFTER_WAIT).max(1),
             Action::Poll => most.unwrap_or(1).max(1),
             Action::RespondPermission | Action::RespondUserInput => most.unwrap_or(0),
@@ -201,7 +201,7 @@ impl Arguments {
         }
     }
 
-    /// Refuses a decision in a poll: it is a mistake that must not pass for an answer.
+    /// Refuses a poll that contains a decision: the caller must not believe that it has answered.
     fn refuse_decision(&self) -> Result<(), ToolError> {
         let slip = match (&self.request_id, &self.decision, &self.answers) {
             (_, Some(_), _) => "decision",

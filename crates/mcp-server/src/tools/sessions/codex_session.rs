@@ -83,7 +83,7 @@ struct Arguments {
     advanced: Option<AdvancedSettings>,
 }
 
-/// An action with what it needs.
+/// An action with its parameters.
 enum Request {
     List {
         sensitive: bool,

@@ -33,8 +33,8 @@ pub(super) async fn call(
     Ok(answer(shown(&mail_client.pending().await?)).into())
 }
 
-/// The number of unread messages, and their first senders. The number of others is so rarely there
-/// that the schema, which takes room of the client's context, does not list it.
+/// The number of unread messages, and their first senders. The number of further senders is rarely
+/// present, so the schema, which takes room in the client's context, does not list it.
 pub(crate) fn shown(pending: &PendingMail) -> Value {
     let senders = pending.senders.iter();
     let senders: Vec<Value> = senders
