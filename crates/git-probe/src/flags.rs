@@ -1,7 +1,7 @@
 //! Marks in the index that hide changes: `assume-unchanged` and `skip-worktree`.
 //!
-//! The user may have set them before the run, and a sparse checkout consists of them.
-//! Whatever has got one since is looked at all the same.
+//! The user may have set such marks before the run, and a sparse checkout consists of them. Files
+//! that were marked after the run began are inspected all the same.
 //!
 //! Source: git-ls-files(1) for `-v`, git-update-index(1).
 
@@ -17,10 +17,10 @@ use super::{Git, GitError};
 
 const LIST: &[&str] = &["ls-files", "-z", "-v"];
 
-/// Git takes but one of these at a time.
+/// The options that clear the marks. Git accepts only one of them at a time.
 const CLEARING: [&str; 2] = ["--no-assume-unchanged", "--no-skip-worktree"];
 
-/// Which files were marked, and in which index.
+/// The files that were marked, and the index that they were marked in.
 #[derive(Debug, Clone)]
 pub struct Flags {
     marked: BTreeSet<Vec<u8>>,
@@ -47,7 +47,7 @@ impl Git {
         })
     }
 
-    /// The same with an index in which no file is marked that was not marked then.
+    /// Git with an index in which only those files are marked that were marked `before`.
     pub async fn seeing_through(&self, before: &Flags) -> Result<Self, GitError> {
         if self.index_stamp() == before.index {
             return Ok(self.clone());

@@ -43,9 +43,9 @@ pub struct Repository {
 }
 
 impl Git {
-    /// Opens the repository around `directory`; `env` is set on top of our environment.
-    /// Variables that would lead elsewhere ([`ELSEWHERE`](crate::ELSEWHERE)) are left out. The repository's
-    /// settings count as they are now, even if they change later.
+    /// Opens the repository around `directory`; `env` is set on top of our environment. Variables
+    /// that would lead to another repository ([`ELSEWHERE`](crate::ELSEWHERE)) are left out. The
+    /// repository's current settings stay in force, even if they change later.
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ impl Git {
         Self::with(layout.into(), settings.into(), invocation)
     }
 
-    /// Opens a repository again with its earlier settings, so that later ones hide nothing.
-    /// A repository with another layout is opened as a new one.
+    /// Opens a repository again with its earlier settings, so that settings which were added since
+    /// cannot hide anything. A repository with another layout is opened as a new one.
     ///
     /// # Errors
     ///
@@ -115,9 +115,9 @@ impl Git {
         }
     }
 
-    /// Git with the repository's own git directory and configuration, for commands that
-    /// change its refs and worktrees. No hooks are run; questions that would use a filter
-    /// must go to the view.
+    /// Git with the repository's own git directory and configuration, for commands that change its
+    /// refs and worktrees. No hooks are run. Questions that would use a filter must be asked
+    /// through the view instead.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Git {
         let mut git = self.clone();
         git.invocation.forget_repository();
         point_to(&mut git.invocation, &self.layout);
-        // They are written to reflogs, and the repository may have set them.
+        // The name is written to reflogs. Set here because the repository may have set another one.
         git.set("GIT_COMMITTER_NAME", "codex-mcp");
         git.set("GIT_COMMITTER_EMAIL", "codex-mcp@localhost");
         Ok(git)
@@ -152,7 +152,7 @@ impl Git {
         Ok(reject_fifos(&self.layout)?)
     }
 
-    /// The same with another time limit for questions.
+    /// The same git with another time limit for questions.
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         let mut git = self.clone();
         git.invocation.bounds.timeout = timeout;
@@ -169,12 +169,12 @@ impl Git {
         &self.layout.top
     }
 
-    /// The state directory of this program, by the environment that git gets.
+    /// The state directory of this program, according to the environment that git gets.
     pub fn state_directory(&self) -> Option<PathBuf> {
         state_directory::state_directory(|name| self.variable(name))
     }
 
-    /// The git directory that git is given in place of the repository's.
+    /// The git directory that git gets in place of the repository's.
     pub fn view(&self) -> &Path {
         self.view.path()
     }
@@ -189,12 +189,12 @@ impl Git {
         self.invocation.set(name, value);
     }
 
-    /// The value of a variable as git gets it.
+    /// The value of a variable in git's environment.
     pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
         self.invocation.variable(name)
     }
 
-    /// Git with the user's settings from their files, as Codex's commands get them.
+    /// Git with the user's settings read from their files, as Codex's commands read them.
     pub(super) fn with_files_of_user(&self) -> Self {
         let mut git = self.clone();
         let recorded = recorded(&self.view);
@@ -261,18 +261,19 @@ fn found(
     Ok((layout, invocation))
 }
 
-/// Has git use a repository as it is.
+/// Points git to a repository's own git directory.
 fn point_to(invocation: &mut Invocation, layout: &Layout) {
     invocation.set("GIT_DIR", &layout.git_dir);
     invocation.set("GIT_WORK_TREE", &layout.top);
 }
 
-/// Has git read the user's settings as they were, in place of the user's files.
+/// The variables that make git read the user's settings as recorded in the view, in place of the
+/// user's files.
 fn recorded(view: &View) -> [(&'static str, OsString); 3] {
     [
         ("GIT_CONFIG_GLOBAL", view.users().into_os_string()),
         ("GIT_CONFIG_SYSTEM", "/dev/null".into()),
-        // Not `1`, as the user may have set: it is told from that one.
+        // `true` instead of `1`, to distinguish it from a value that the user may have set.
         ("GIT_CONFIG_NOSYSTEM", "true".into()),
     ]
 }
@@ -306,9 +307,10 @@ fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io
     View::new(layout, settings, &state)
 }
 
-/// The overrides that disable programs which git would run for our questions.
+/// The overrides that disable the programs that git would run for our questions.
 fn overrides(settings: &[Setting]) -> Vec<(OsString, OsString)> {
-    // Filters of files are in no view, but git in the repository runs configured hooks.
+    // Filters from configuration files are in no view, but git in the repository would run
+    // configured hooks.
     let users = settings.iter().filter(|one| one.is_of_environment);
     let hooks: BTreeSet<&[u8]> = settings.iter().filter_map(configured_hook).collect();
     let hooks = hooks.into_iter().map(|hook| {

@@ -61,14 +61,14 @@ pub const ELSEWHERE: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// Keeps git from fetching, also missing objects of a partial clone.
+/// Keeps git from fetching, even the missing objects of a partial clone.
 const NO_PROTOCOL: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "none");
 
-/// The number of settings that the environment has.
+/// The variable with the number of settings in the environment.
 pub(super) const COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// Divides the time of a question after one of the same subcommand has timed out: the
-/// cause is probably still there.
+/// Divides the time limit of a question if an earlier one with the same subcommand has timed out:
+/// the cause probably persists.
 const REDUCED_TIMEOUT_DIVISOR: u32 = 12;
 
 /// The subcommands whose last question has timed out.
@@ -94,8 +94,8 @@ pub(super) struct Invocation {
     /// Settings that overrule those in files.
     pub(super) overrides: Vec<(OsString, OsString)>,
     pub(super) bounds: Bounds,
-    /// The subcommands that have timed out. `None` for questions to other hosts, which may be
-    /// slow at times.
+    /// The subcommands that have timed out. `None` for questions to other hosts, which are slow at
+    /// times without being unusable.
     pub(super) has_timed_out: Option<TimedOut>,
 }
 

@@ -1,9 +1,9 @@
 //! The layout of a repository: its working tree and git directories, found without git.
 //!
-//! Git takes the answer from files that the repository brings along: `core.worktree` of
-//! its configuration, a `.git` file that names a directory anywhere. Whoever wrote them
-//! could have work done in another directory of the user's. So the top of the working
-//! tree is where `.git` lies, whatever the configuration says, and a `.git` file counts
+//! Git determines the layout from files that the repository brings along: `core.worktree` of its
+//! configuration, or a `.git` file that may name any directory. The author of these files could
+//! thereby direct work into another directory of the user. So here the top of the working tree is
+//! the directory that contains `.git`, whatever the configuration says, and a `.git` file counts
 //! only if the directory that it names links back:
 //!
 //! | `.git` | the git directory | links back by |
@@ -29,10 +29,10 @@ const POINTER_LIMIT: u64 = 16 * 1024;
 /// The most that is read of a git configuration, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// How many refs, reflogs and directories of them are looked through for links.
+/// The most refs, reflogs and directories of these that are checked for links.
 const ENTRIES_LIMIT: usize = 200_000;
 
-/// How deep they lie.
+/// How deep these directories may be nested.
 const DEPTH_LIMIT: usize = 32;
 
 /// A repository's directories, absolute and without links.
@@ -77,7 +77,7 @@ pub enum LayoutError {
         .0.display()
     )]
     WritesElsewhere(PathBuf),
-    /// There are more refs than are looked through.
+    /// There are more refs than the limit for the check.
     #[error("{} has more than {ENTRIES_LIMIT} entries; run `git pack-refs --all`", .0.display())]
     TooManyEntries(PathBuf),
     /// The configuration puts the working tree elsewhere.
@@ -108,12 +108,12 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// The repository around `directory`, an absolute path. It is not looked for in
-    /// `ceilings` and above. `None` where there is none.
+    /// The repository around `directory`, an absolute path; `None` if there is none. The search
+    /// ends before the first of the `ceilings`.
     ///
     /// # Errors
     ///
-    /// [`LayoutError`] for one that is not what it seems.
+    /// [`LayoutError`] for a repository that is not what it seems to be.
     pub fn around(directory: &Path, ceilings: &[PathBuf]) -> Result<Option<Self>, LayoutError> {
         let top = directory
             .ancestors()
@@ -134,7 +134,7 @@ impl Layout {
         }
         let shared = dot_git.join("commondir");
         if shared.symlink_metadata().is_ok() {
-            // Git would take refs and settings from where this file says.
+            // Git would read refs and settings from the directory that this file names.
             return Err(LayoutError::Unlinked {
                 dot_git,
                 named: shared,
@@ -187,7 +187,7 @@ impl Layout {
         }
     }
 
-    /// Whether this is a working tree beside the repository's main one.
+    /// Whether this is a linked working tree, not the repository's main one.
     #[must_use]
     pub(crate) fn is_linked(&self) -> bool {
         self.git_dir != self.common_dir
@@ -232,7 +232,7 @@ fn no_link(path: &Path) -> Result<(), LayoutError> {
     }
 }
 
-/// One that cannot be read has nothing that git could follow either.
+/// A directory that cannot be read contains nothing that git could follow either.
 fn no_links_below(path: &Path, depth: usize, left: &mut usize) -> Result<(), LayoutError> {
     no_link(path)?;
     let Ok(entries) = fs::read_dir(path) else {
@@ -262,8 +262,8 @@ fn common_dir_of_worktree(git_dir: &Path) -> Option<PathBuf> {
     is_same(&output, common_dir).then(|| common_dir.to_owned())
 }
 
-/// The directory that the file `commondir` of a git directory names, which need not be
-/// there. `None` if there is no such file.
+/// The directory that the file `commondir` of a git directory names, which need not exist. `None`
+/// if there is no such file.
 ///
 /// # Errors
 ///
@@ -276,9 +276,9 @@ pub(super) fn common_dir_in(git_dir: &Path) -> Result<Option<PathBuf>, ReadError
     }
 }
 
-/// The path that a `.git` file names, read as git reads it (`read_gitfile_gently` in
-/// git's setup.c): one space follows the colon, any other white space belongs to the
-/// path. `None` for what git refuses, and for a path with a zero byte, where git's ends.
+/// The path that a `.git` file names, parsed as git parses it (`read_gitfile_gently` in git's
+/// setup.c): one space follows the colon, and any other white space belongs to the path. `None` for
+/// a file that git refuses, and for a path with a zero byte, at which git would cut it.
 pub(super) fn gitdir_in(text: &[u8]) -> Option<&Path> {
     let named = path_in(text.strip_prefix(b"gitdir: ")?);
     let bytes = named.as_os_str().as_bytes();
@@ -293,8 +293,8 @@ fn path_in(text: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path.unwrap_or_default()))
 }
 
-/// Whether `core.worktree` of a git directory names this working tree. One that shares
-/// another one's objects and refs is no submodule's.
+/// Whether `core.worktree` of a git directory names this working tree. A git directory that shares
+/// the objects and refs of another one is not a submodule's, and does not count.
 ///
 /// # Errors
 ///
@@ -307,7 +307,7 @@ pub(super) fn has_worktree(git_dir: &Path, top: &Path) -> Result<bool, LayoutErr
     Ok(worktree.is_some_and(|worktree| is_same(&git_dir.join(worktree), top)))
 }
 
-/// An empty directory named `.git` is no repository, to git neither.
+/// Git does not take an empty directory named `.git` for a repository either.
 fn is_top(directory: &Path) -> bool {
     let dot_git = directory.join(".git");
     dot_git.is_file() || dot_git.join("HEAD").symlink_metadata().is_ok()
@@ -328,8 +328,8 @@ fn resolved(path: &Path) -> Result<PathBuf, LayoutError> {
         })
 }
 
-/// `core.worktree` in a configuration file itself. What included files say does not
-/// matter: git is always told the working tree.
+/// `core.worktree` in the configuration file itself. Included files do not matter: git is always
+/// told the working tree.
 fn worktree_in(config: &Path) -> Result<Option<String>, LayoutError> {
     let text = match read_text(config, CONFIG_LIMIT, Links::Refused) {
         Ok(text) => text,

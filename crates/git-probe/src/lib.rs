@@ -1,10 +1,10 @@
-//! Safe queries of a git repository that someone else may have written, or may be writing at
-//! the moment.
+//! Safe queries of a git repository that another party may have written, or may be writing at the
+//! moment.
 //!
 //! A repository may name programs that git would run outside of the sandbox: filters, hooks,
-//! `core.fsmonitor` and others. None of them is run here. Git reads the repository through a
-//! view, a git directory of our own that shares the objects and refs of the repository, and
-//! whose configuration names no program:
+//! `core.fsmonitor` and others. None of them is run here. Git reads the repository through a view,
+//! a git directory that we create. The view shares the objects and refs of the repository, and its
+//! configuration names no program:
 //!
 //! ```text
 //!  Git ──► invocation: the user's git ──► view: our configuration, no hooks
@@ -12,8 +12,8 @@
 //!               └── working tree of the repository
 //! ```
 //!
-//! Queries change nothing in the repository, wait for no lock, and fetch nothing. The few
-//! commands that do change something ([`Git::in_repository`]) run no hooks and use no filters.
+//! Queries change nothing in the repository, wait for no lock, and fetch nothing. The few commands
+//! that do change something ([`Git::in_repository`]) run no hooks and use no filters.
 //!
 //! The name and branch of a repository are read without the git program:
 //!
@@ -28,9 +28,9 @@
 //! ```
 //!
 //! - `git`: the git program, for one repository.
-//! - `layout`: where the repository is, found without asking git.
-//! - `owner`: whether it is the user's.
-//! - `view`: the git directory of ours.
+//! - `layout`: the location of the repository, found without git.
+//! - `owner`: whether the repository belongs to the user.
+//! - `view`: the git directory that we create over the repository.
 //! - `invocation`: starting git.
 //! - `setting`: settings as git lists them.
 //! - `user_settings`: the user's settings, without those of the repository.

@@ -1,7 +1,7 @@
-//! Whether a repository is the user's.
+//! Checks whether a repository belongs to the user.
 //!
-//! Git asks that itself only where it finds a repository by itself, and here it is told
-//! where the repository is.
+//! Git makes this check only for repositories that it finds by itself. Here git is told the
+//! location of the repository, so the check is repeated.
 //!
 //! Source: git-config(1), `safe.directory`.
 
@@ -17,7 +17,7 @@ use safe_files::home_directory::home_directory;
 use super::setting::{Scope, Setting};
 use super::{GitError, Layout};
 
-/// By this variable git's own tests have each repository be another user's.
+/// The variable with which git's own tests make every repository count as another user's.
 const PRETENDED: &str = "GIT_TEST_ASSUME_DIFFERENT_OWNER";
 
 /// Refuses the repository of another user, unless the user has named it in
@@ -44,7 +44,7 @@ fn is_ours(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.uid() == user)
 }
 
-/// An empty value takes back those before it.
+/// An empty value revokes the values before it.
 fn is_safe(top: &Path, settings: &[Setting], home: Option<&Path>) -> bool {
     let named = settings
         .iter()

@@ -30,8 +30,8 @@ pub(crate) fn set_mode(directory: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     system::set_mode(directory, mode)
 }
 
-/// Gives the user all permissions for a directory, and follows no link. What the system cannot do
-/// shows when the directory is used.
+/// Gives the user all permissions for a directory, without following a link. If the system cannot
+/// do this, the next use of the directory fails.
 ///
 /// # Errors
 ///

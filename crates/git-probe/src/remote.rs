@@ -1,16 +1,15 @@
-//! The refs of a remote, as it tells them itself.
+//! The refs of a remote, as the remote itself reports them.
 //!
-//! The repository says where the remote is, and nothing else. It is asked outside of
-//! the repository, with what the user has set for themselves: credentials, proxies,
-//! certificates, headers and ssh are theirs, and what the repository's configuration
-//! has of those is never read, nor are the programs that it names. The address counts as
-//! it was when the run began; files that the user's configuration includes for the
-//! repository count too.
+//! The repository's configuration determines only the address of the remote. The remote is asked
+//! outside of the repository, with the user's own settings: credentials, proxies, certificates,
+//! headers and ssh. Such settings of the repository are never read, and the programs that they name
+//! are never run. The address is the one from the beginning of the run, and includes the effect of
+//! files that the user's configuration includes for this repository.
 //!
-//! Addresses of other kinds than git's own (`ext::` and remote helpers) are refused,
-//! unless the user has set GIT_ALLOW_PROTOCOL. Nobody is asked for anything: ssh is
-//! in batch mode if it is OpenSSH by that name. What an address is rewritten to
-//! (`url.*.insteadOf`), and ssh's own configuration, stays as it is.
+//! Addresses of other kinds than git's own (`ext::` and remote helpers) are refused, unless the
+//! user has set GIT_ALLOW_PROTOCOL. Nobody is prompted: OpenSSH, recognised by its name, runs in
+//! batch mode. Rewriting of addresses (`url.*.insteadOf`) and ssh's own configuration stay in
+//! force.
 //!
 //! Source: git-config(1), git(1), git-ls-remote(1), ssh_config(5).
 
@@ -31,7 +30,7 @@ const ADDRESS: &[&str] = &["ls-remote", "--get-url", "--"];
 /// The prefix of a branch's ref.
 const BRANCHES: &str = "refs/heads/";
 
-/// How many refs are asked for by their names; for more of them, all are listed.
+/// The most refs that are requested by their names. If more are needed, all refs are listed.
 const NAMED_LIMIT: usize = 100;
 
 /// The branches of a remote, which is given by name or address, with their commits.
@@ -44,8 +43,8 @@ pub async fn branches(git: &Git, remote: &str) -> Result<BTreeMap<String, String
     Ok(branches.collect())
 }
 
-/// Refs of a remote by their whole names, with what they lead to: those of these names,
-/// and perhaps others.
+/// Refs of a remote by their whole names, with their targets. The result includes the refs of these
+/// names, and perhaps others.
 pub(super) async fn refs(
     git: &Git,
     remote: &str,
@@ -95,7 +94,7 @@ async fn address(git: &Git, remote: &str) -> Result<OsString, GitError> {
     })
 }
 
-/// Outside of the repository, asking nobody for anything.
+/// Git outside of the repository, with the user's settings and without prompts.
 fn in_the_users_ways(git: &Git) -> Git {
     let mut git = git.outside();
     let ssh = ssh_command(&git);
@@ -112,7 +111,7 @@ fn in_the_users_ways(git: &Git) -> Git {
     git
 }
 
-/// The user's way to use ssh, which asks nobody.
+/// The ssh command that the user has configured, in batch mode if it is OpenSSH.
 fn ssh_command(git: &Git) -> OsString {
     let quoted = |program: OsString| {
         let program = program.to_str()?;

@@ -1,6 +1,6 @@
-//! Name and checked-out branch of the repository around a directory.
+//! The name and checked-out branch of the repository around a directory.
 //!
-//! They are read from git's own files, since asking the git program takes as long as Codex
+//! They are read from git's own files, since running the git program would take as long as Codex
 //! takes to begin a thread.
 //!
 //! Source: gitrepository-layout(5), and git(1) for `GIT_CEILING_DIRECTORIES`.
@@ -13,7 +13,7 @@ use supervise::search_path::{CEILINGS, ceilings_in};
 use crate::Layout;
 use crate::logic::ref_name::is_ref_name;
 
-/// How much of a commit's name is shown of a head that is on no branch.
+/// How much of the commit ID is shown for a detached HEAD, in characters.
 const SHORT: usize = 12;
 
 /// The longest name of a branch, in bytes. The names are shown to models, and `HEAD` can hold
@@ -25,8 +25,8 @@ const BRANCH_LIMIT: usize = 255;
 pub struct Repository {
     /// Its top directory.
     pub root: PathBuf,
-    /// The name of the repository: of the main working tree's directory, where there
-    /// are several.
+    /// The name of the repository: the name of its directory, or of the main working tree's
+    /// directory if there are several working trees.
     pub name: String,
     /// The checked-out branch or commit; `None` if git's files do not show it, or the name
     /// of the branch is invalid or too long.
@@ -41,13 +41,13 @@ pub struct Repository {
 pub enum Head {
     /// A branch.
     Branch(String),
-    /// No branch, but the commit that begins so.
+    /// A detached HEAD; the beginning of the commit's ID.
     Detached(String),
 }
 
 impl Repository {
-    /// The repository around `directory`, an absolute path. It is not searched for in
-    /// `ceilings` and above. `None` also for a repository that `layout` refuses.
+    /// The repository around `directory`, an absolute path. The search ends before the first of the
+    /// `ceilings`. `None` also for a repository that `layout` refuses.
     #[must_use]
     pub fn around(directory: &Path, ceilings: &[PathBuf]) -> Option<Self> {
         let layout = Layout::around(directory, ceilings)
@@ -69,7 +69,7 @@ pub fn ceilings() -> Vec<PathBuf> {
     ceilings_in(&env::var_os(CEILINGS).unwrap_or_default())
 }
 
-/// A bare repository has none: the directory in which it lies is not its own.
+/// A bare repository has no main working tree: the directory that contains it is not part of it.
 fn main(layout: &Layout) -> Option<PathBuf> {
     let beside = layout.common_dir.parent().filter(|_| layout.is_linked())?;
     let main = Layout::around(beside, &[]).ok()??;
@@ -89,7 +89,7 @@ fn head(layout: &Layout) -> Option<Head> {
     let text = text.trim();
     if let Some(reference) = text.strip_prefix("ref:") {
         let branch = reference.trim().strip_prefix("refs/heads/")?;
-        // Where references are kept in another form (reftable), it is `.invalid`.
+        // If references are stored in another format (reftable), the branch is `.invalid`.
         return is_name(branch).then(|| Head::Branch(branch.to_owned()));
     }
     let is_commit = text.len() >= SHORT && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -97,7 +97,7 @@ fn head(layout: &Layout) -> Option<Head> {
     Some(Head::Detached(commit.to_owned()))
 }
 
-/// Git allows white space that is not ASCII, but with it a name could be a sentence.
+/// Git allows white space other than ASCII, but with it a name could read like a sentence.
 fn is_name(branch: &str) -> bool {
     branch.len() <= BRANCH_LIMIT && is_ref_name(branch) && !branch.contains(char::is_whitespace)
 }

@@ -22,9 +22,9 @@ pub(super) struct Setting {
     pub(super) scope: Scope,
     /// Whether it comes from a variable of the environment or the command line.
     pub(super) is_of_environment: bool,
-    /// In small letters, but for a subsection.
+    /// The key, in lower case except for a subsection.
     pub(super) key: OsString,
-    /// `None` where the key stands alone, which means true.
+    /// The value; `None` if the key stands alone, which means true.
     pub(super) value: Option<OsString>,
 }
 

@@ -42,13 +42,13 @@ const LIST: &[&str] = &["ls-tree", "-r", "-z", "--name-only"];
 #[derive(Debug)]
 pub struct Status {
     pub(super) words: Vec<u8>,
-    /// Whether that is all.
+    /// Whether the output is complete.
     pub extent: Extent,
 }
 
 impl Status {
-    /// The state of the tree below `root`. A truncated record is left out.
-    /// Blocks: looks at each file.
+    /// Parses the state of the tree below `root`. A truncated record is left out. Blocks, as it
+    /// stats each file.
     pub fn read(&self, root: &Path) -> GitState {
         let mut state = GitState::default();
         let end = self.words.iter().rposition(|byte| *byte == 0);
@@ -80,8 +80,8 @@ impl Git {
         })
     }
 
-    /// The files that differ between two commits, which may be one. Before the first
-    /// one there is nothing.
+    /// The files that differ between two commits, which may be the same. `None` stands for the
+    /// state before the first commit, which has no files.
     pub async fn committed(
         &self,
         before: Option<&str>,
@@ -134,9 +134,9 @@ fn parts(record: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((record.get(..end)?, record.get(end + 1..)?))
 }
 
-/// A fingerprint that changes when a file or its mode is changed. Any process can set the
-/// modification time back, but not the ctime. The inode is left out: some FUSE file systems
-/// number unchanged files anew.
+/// A fingerprint that changes when a file or its mode is changed. It contains the ctime, since any
+/// process can reset the modification time. It does not contain the inode, since some FUSE file
+/// systems renumber unchanged files.
 fn stamp(path: &Path) -> String {
     let Ok(metadata) = path.symlink_metadata() else {
         return String::new();
@@ -152,8 +152,8 @@ fn stamp(path: &Path) -> String {
     )
 }
 
-/// A path as a text. Bytes that are none are written as `\xNN`, so that files whose
-/// names differ in them alone are told apart.
+/// A path as a text. Bytes that are not UTF-8 are written as `\xNN`, so that names which differ
+/// only in such bytes stay distinct.
 pub fn written(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {

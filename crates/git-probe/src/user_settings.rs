@@ -1,4 +1,4 @@
-//! Git outside of the repository, with what the user has set for it.
+//! Git outside of the repository, with the user's settings for that repository.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,11 @@ use super::Git;
 use super::invocation::COUNT;
 use super::setting::{Scope, Setting};
 
-/// What has been read already, or has had its effect: included files, and what
-/// addresses are rewritten to.
+/// Settings that already had their effect, and must not apply twice: included files, which were
+/// read, and rewritten addresses.
 const DONE: &[&[u8]] = &[b"include.", b"includeif.", b"url."];
 
-/// Where settings would be read from a second time.
+/// Variables that keep git from reading the settings a second time.
 const FILES: &[(&str, &str)] = &[
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_SYSTEM", "/dev/null"),
@@ -22,8 +22,8 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 impl Git {
-    /// The same outside of any repository, with what the user has set for this one:
-    /// for the machine, for themselves, and in the environment.
+    /// Git outside of any repository, with the settings that the user has made for this one: on the
+    /// machine, in the user's files, and in the environment.
     pub(crate) fn outside(&self) -> Self {
         let mut git = self.clone();
         let users = self.settings.iter().filter(|one| is_own(one));
@@ -32,7 +32,7 @@ impl Git {
         git.invocation.forget_repository();
         git.invocation.allow_protocols();
         git.invocation.has_timed_out = None;
-        // Else one around that directory would be found.
+        // Otherwise git would find a repository around that directory.
         git.set("GIT_DIR", "/dev/null");
         for (name, value) in FILES {
             git.set(name, value);

@@ -1,11 +1,11 @@
-//! A git directory of ours over a repository's objects, refs and index.
+//! A git directory that we create over a repository's objects, refs and index.
 //!
-//! A repository's configuration may name programs (filters, hooks, a file system
-//! monitor), and may change between the moment it is checked and the moment git reads
-//! it. So git never reads it when it looks at a repository: it is given a directory
-//! outside of every sandbox that links to the repository's data and has a configuration
-//! of its own. That one holds the settings that decide how files are compared and where
-//! remotes are, as they were when the view was made, and nothing that git would run.
+//! A repository's configuration may name programs (filters, hooks, a file system monitor), and may
+//! change between the moment it is checked and the moment git reads it. So git never reads it when
+//! it inspects a repository. Instead, git is given a view: a directory outside of every sandbox
+//! that links to the repository's data and has its own configuration. That configuration contains
+//! the settings that decide how files are compared and where remotes are, as they were when the
+//! view was created, and nothing that git would run.
 //!
 //! ```text
 //!  view/objects ─────► COMMON/objects      view/config  written here
@@ -35,28 +35,29 @@ use super::setting::{Scope, Setting};
 /// The directory of views, below the state directory.
 const VIEWS: &str = "git-views";
 
-/// The user's settings, in a view.
+/// The file with the user's settings, in a view.
 const USERS: &str = "config-of-user";
 
 /// The name of a view's directory.
 const PREFIX: &str = "view-";
 
-/// How often a directory is made that another process removes before it is locked.
+/// The most attempts to create a view's directory, if other processes remove it before it is
+/// locked.
 const ATTEMPTS: usize = 5;
 
 /// The most that is copied of a file in `info`, in bytes.
 const INFO_LIMIT: u64 = 1024 * 1024;
 
-/// Attributes in a view, after the repository's. With `ident`, git ignores in a file
-/// whatever stands between `$Id:` and `$`.
+/// The attributes that follow the repository's in a view. They disable `ident`, under which git
+/// ignores any text between `$Id:` and `$` in a file.
 const ATTRIBUTES: &[u8] = b"\n* -ident\n";
 
 /// The entries that the view shares with the repository.
 const SHARED: [&str; 5] = ["objects", "refs", "packed-refs", "reftable", "shallow"];
 
-/// Settings by which files are compared with commits, and commits are read. Not among them
-/// are `core.checkStat` and `core.trustctime`, which let a change pass that keeps the time
-/// and the length of a file.
+/// Settings that decide how files are compared with commits, and how commits are read.
+/// `core.checkStat` and `core.trustctime` are not among them: they would let a change pass
+/// unnoticed that keeps the time and length of a file.
 const SETTINGS: [&str; 17] = [
     "core.abbrev",
     "core.attributesfile",
@@ -77,8 +78,8 @@ const SETTINGS: [&str; 17] = [
     "extensions.refstorage",
 ];
 
-/// The settings that decide where a branch is pushed to, and which repository gh asks about it
-/// (`gh repo set-default`), as the beginning and end of a key. None of it is run where views are
+/// The settings that decide where a branch is pushed to, and which repository gh asks about (`gh
+/// repo set-default`), as the beginning and end of a key. Git runs none of them where views are
 /// used.
 const REMOTES: [(&str, &str); 10] = [
     ("remote.", ".url"),
@@ -96,8 +97,8 @@ const REMOTES: [(&str, &str); 10] = [
 /// Settings of the user's that views don't have.
 const NOT_RECORDED: [&[u8]; 4] = [b"include.", b"includeif.", b"filter.", b"hook."];
 
-/// The view's directory. It is removed when this is dropped, or by the next view when the
-/// process was killed.
+/// The directory of a view. It is removed when this is dropped. If the process was killed, a later
+/// view removes it.
 #[derive(Debug)]
 pub(super) struct View {
     directory: TempDir,
@@ -108,8 +109,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Makes one below the state directory, with those of the settings that have a place
-    /// in it.
+    /// Creates a view below the state directory, with those settings that belong in one.
     pub(super) fn new(layout: &Layout, settings: &[Setting], state: &Path) -> io::Result<Self> {
         let all = state.join(VIEWS);
         make_directory(&all)?;
@@ -139,8 +139,8 @@ impl View {
         Ok(view)
     }
 
-    /// The user's settings as they were, for git to read in place of the user's files: one
-    /// of those may lie in the working tree, as with dotfiles.
+    /// The file with the user's settings as they were. Git reads it in place of the user's files,
+    /// since one of these may lie in the working tree, as with dotfiles.
     pub(super) fn users(&self) -> PathBuf {
         self.path().join(USERS)
     }
@@ -149,7 +149,7 @@ impl View {
         self.directory.path()
     }
 
-    /// Takes over what is checked out. Git takes no link for `HEAD`.
+    /// Copies `HEAD` from the repository. Git does not accept a link for `HEAD`.
     pub(super) fn copy_head(&self, layout: &Layout) -> io::Result<()> {
         let head = layout.head().map_err(io::Error::other)?;
         let new = self.path().join("HEAD.new");
@@ -157,7 +157,7 @@ impl View {
         fs::rename(&new, self.path().join("HEAD"))
     }
 
-    /// Takes the reflogs from another directory from now on.
+    /// Reads the reflogs from another directory from now on.
     pub(super) fn take_logs_from(&self, logs: &Path) -> io::Result<()> {
         for name in ["HEAD", "refs"] {
             let link = format!("logs/{name}");
@@ -176,7 +176,7 @@ impl View {
         symlink(target, self.path().join(name))
     }
 
-    /// Copies a file of `info`, with these lines after its own.
+    /// Copies a file of `info`, and appends these lines.
     fn copy_info(&self, name: &str, from: &Path, lines: &[u8]) -> io::Result<()> {
         let path = from.join("info").join(name);
         let copied = match read(&path, INFO_LIMIT, Links::Followed) {
@@ -197,13 +197,13 @@ impl View {
     }
 }
 
-/// Makes a view's directory, and locks it.
+/// Creates and locks the directory of a view.
 fn locked(all: &Path) -> io::Result<(TempDir, DirectoryLock)> {
     for _ in 0..ATTEMPTS {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(all)?;
         match DirectoryLock::try_take(directory.path()) {
             Ok(Some(lock)) => return Ok((directory, lock)),
-            // Another process has taken it for one that was left.
+            // Another process has mistaken the directory for an abandoned one, and removed it.
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -212,11 +212,11 @@ fn locked(all: &Path) -> io::Result<(TempDir, DirectoryLock)> {
     Err(io::Error::other("other processes keep removing it"))
 }
 
-/// For how long a view without a lock is left alone (one day): an older version of the
-/// program, which knew no lock, may still use it.
+/// How long a view without a lock is left alone (one day). An older version of this program, which
+/// took no lock, may still use it.
 const UNLOCKED_AGE: Duration = Duration::from_hours(24);
 
-/// Removes what killed processes have left. A failure is of no consequence.
+/// Removes the views of killed processes. A failure is ignored.
 fn remove_stale(all: &Path) {
     let Ok(entries) = fs::read_dir(all) else {
         return;
@@ -232,7 +232,7 @@ fn remove_stale(all: &Path) {
     }
 }
 
-/// Whether a view has no lock and has changed lately. Each look changes it.
+/// Whether a view has no lock and has changed recently. Each use changes it.
 fn is_new_without_lock(view: &Path) -> bool {
     let age = || {
         view.symlink_metadata()
@@ -246,8 +246,8 @@ fn is_new_without_lock(view: &Path) -> bool {
     !has_lock && age().is_none_or(|age| age < UNLOCKED_AGE)
 }
 
-/// Whether a setting has a place in a view. Git reads most of the user's by itself, but
-/// for those that depend on where the repository is (`includeIf`).
+/// Whether a setting belongs in a view. Git reads most of the user's settings by itself, but not
+/// those that depend on the location of the repository (`includeIf`).
 fn belongs(setting: &Setting) -> bool {
     let key = setting.key.as_bytes();
     let is_known = SETTINGS.iter().any(|known| key == known.as_bytes());
@@ -260,9 +260,10 @@ fn belongs(setting: &Setting) -> bool {
     }
 }
 
-/// Whether a setting of the user's is recorded. Git reads those of the environment by
-/// itself, the included ones are in the list, a filter would be given whatever the repository
-/// has, and a hook may be a script in the working tree.
+/// Whether a setting of the user is recorded. Not recorded are settings of the environment, which
+/// git reads by itself; includes, whose settings are in the list already; filters, which would
+/// receive the contents of the repository's files; and hooks, which may be scripts in the working
+/// tree.
 fn is_recorded(setting: &Setting) -> bool {
     let key = setting.key.as_bytes();
     let is_left_out = NOT_RECORDED.iter().any(|begin| key.starts_with(begin));

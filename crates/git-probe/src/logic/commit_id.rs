@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// The lengths at which git takes hexadecimal digits for the ID of an object. It also takes
-/// shorter ones (from 4 digits), which are mostly words.
+/// The numbers of hexadecimal digits that count as an object ID. Git also accepts shorter ones
+/// (from 4 digits on), but these are mostly words.
 const ID_DIGITS: RangeInclusive<usize> = 7..=64;
 
 /// Whether git would read the name of a branch or a tag as a commit ID.

@@ -19,7 +19,7 @@ pub struct GitState {
 pub struct FileState {
     /// The kind of the file's change.
     pub kind: ChangeKind,
-    /// Git's status of the file, with its size, mode and times. Stamps are only compared.
+    /// Git's status of the file, with its size, mode and times. It is only compared for equality.
     pub stamp: String,
 }
 
@@ -36,9 +36,9 @@ pub enum ChangeKind {
 }
 
 impl GitState {
-    /// The files that changed until a later state of the same tree. `committed` are the files
-    /// that differ between the two commits. A file that was written to, or replaced by a copy of
-    /// itself, counts as changed even if its content is as before.
+    /// The files that changed between this state and a later one of the same tree. `committed` are
+    /// the files that differ between the two commits. A file that was written to, or replaced by a
+    /// copy of itself, counts as changed even if its content is the same as before.
     #[must_use]
     pub fn changed_until(
         &self,
@@ -63,7 +63,8 @@ impl GitState {
     }
 }
 
-/// A file that was new before and still is new was modified.
+/// The kind of change of a file that differs now. A file that was new before and still is was
+/// modified.
 fn kind_of_change(before: Option<&FileState>, now: &FileState) -> ChangeKind {
     match (before.map(|before| before.kind), now.kind) {
         (Some(ChangeKind::Added), ChangeKind::Added) => ChangeKind::Modified,

@@ -2,8 +2,8 @@
 
 use common::text::visible;
 
-/// Whether git takes this for the name of a ref. `NAME.lock` is what a git leaves that
-/// was killed while it wrote a ref.
+/// Whether git accepts this as the name of a ref. `NAME.lock` is refused: a git that is killed
+/// while it writes a ref leaves such a file.
 ///
 /// Source: git-check-ref-format(1).
 pub(crate) fn is_ref_name(name: &str) -> bool {
@@ -11,7 +11,7 @@ pub(crate) fn is_ref_name(name: &str) -> bool {
     let is_bad_part =
         |part: &str| part.is_empty() || part.starts_with('.') || part.ends_with(".lock");
     !name.contains(is_bad)
-        // What reads otherwise than it is.
+        // Refuses names with hidden characters, which look different from what they are.
         && visible(name) == name
         && !name.ends_with('.')
         && !["..", "@{"].iter().any(|bad| name.contains(bad))

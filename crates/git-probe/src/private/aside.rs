@@ -17,7 +17,7 @@ pub(super) struct AsideRefs {
 }
 
 impl AsideRefs {
-    /// Those of the run of this name that the repository has.
+    /// The refs of the run of this name that the repository already has.
     pub(super) async fn of_run(git: &Git, run: &OsStr) -> Result<Self, GitError> {
         let base = format!("{ASIDE}/{}", run.to_string_lossy());
         let question = ["for-each-ref", "--format=%(refname)", base.as_str()];
@@ -38,8 +38,8 @@ impl AsideRefs {
         &self.base
     }
 
-    /// The ref that is to keep the tip of `name`. An earlier turn may have kept `x` where this one
-    /// keeps `x/y`: a number stands before the name then.
+    /// Returns the ref that is to keep the tip of `name`. If git could not keep it next to a ref of
+    /// an earlier turn, such as `x/y` next to `x`, a number is inserted before the name.
     pub(super) fn keep(&mut self, name: &str) -> String {
         let own = name.strip_prefix("refs/").unwrap_or(name);
         let mut kept = format!("{}/{own}", self.base);

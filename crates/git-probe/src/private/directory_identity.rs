@@ -14,7 +14,7 @@ pub(super) struct DirectoryIdentity {
     pub(super) path: OsString,
     device: u64,
     inode: u64,
-    /// The creation time, in ns since 1970; `None` if the file system does not know it.
+    /// The creation time, in ns since 1970; `None` if the file system does not record it.
     made: Option<u128>,
 }
 
@@ -32,8 +32,8 @@ impl DirectoryIdentity {
         })
     }
 
-    /// Whether the directory is the one at `path` now. The number of a device may change at a
-    /// restart of the system, so the creation time is compared instead if it is known.
+    /// Whether the directory now at `path` is the recorded one. The device number may change when
+    /// the system restarts, so the creation time is compared instead if it is known.
     pub(super) fn is(&self, path: &Path) -> bool {
         let Ok(now) = Self::of(path) else {
             return false;

@@ -1,12 +1,12 @@
-//! The index: what is staged in the private directory is staged in the repository.
+//! The index: changes that are staged in the private directory are staged in the repository.
 //!
-//! The file itself is not taken over, as it may have extensions of any kind. Its entries
-//! are read and put into the repository's own index where they differ, which keeps what
-//! git has noted there of all others.
+//! The index file itself is not taken over, as it may have extensions of any kind. Its entries are
+//! read, and those that differ are put into the repository's own index. This keeps git's cached
+//! data about all other entries.
 //!
-//! The new index is written to a file of the run's own in the git directory, and linked to
-//! `index.lock`: its stamp is noted before the lock exists, so that the lock of a killed
-//! run can be told from that of a live git.
+//! The new index is written to a separate file of the run in the git directory, and then linked to
+//! `index.lock`. Its stamp is noted before the lock exists, so that the lock of a killed run can be
+//! told from the lock of a live git.
 //!
 //! Source: git-ls-files(1), git-update-index(1) for `--index-info`, api-lockfile of git.
 
@@ -40,11 +40,11 @@ const REFRESH_SOME: &[&str] = &[
     "--pathspec-file-nul",
 ];
 
-/// Which filter each path on stdin has.
+/// Lists the filter of each path on stdin.
 const FILTERS: &[&str] = &["check-attr", "-z", "--stdin", "filter"];
 
-/// How long git may take to compare the working tree with a new index (5 s). It saves the
-/// next git the work.
+/// How long git may take to compare the working tree with a new index (5 s). The comparison only
+/// saves work for the next git.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The paths whose files differ from an index. Git is not run in submodules.
@@ -82,17 +82,19 @@ pub(super) fn stamp(path: &Path) -> Option<String> {
 pub(super) struct Difference {
     /// The stamp of the repository's index that this was determined from.
     stamp: Option<String>,
-    /// As `git update-index` reads it.
+    /// The changes, in the format that `git update-index` reads.
     lines: Vec<u8>,
     /// The objects of the new entries.
     pub(super) objects: BTreeSet<String>,
     /// The paths that have become submodules.
     pub(super) submodules: Vec<PathBuf>,
-    /// How many paths somebody else has staged meanwhile in another way: theirs stay.
+    /// The number of paths that somebody else has staged differently in the meantime. Their entries
+    /// stay.
     conflicts: usize,
 }
 
-/// The index that the repository is to get, beside its own. Removed when this is dropped.
+/// The index that the repository is to get, in a separate file. The file is removed when this is
+/// dropped.
 pub(super) struct NewIndex {
     path: PathBuf,
     index: PathBuf,
@@ -100,7 +102,7 @@ pub(super) struct NewIndex {
     base: Option<String>,
 }
 
-/// Git's lock on the index, which has the new index. Released when this is dropped.
+/// Git's lock on the index; the lock file contains the new index. Released when this is dropped.
 pub(super) struct IndexLock {
     /// `None` once it has become the index.
     path: Option<PathBuf>,
@@ -111,7 +113,7 @@ pub(super) struct IndexLock {
 #[derive(Debug, Default)]
 pub(super) struct IndexListing(pub(super) Vec<u8>);
 
-/// The digits of an object's name.
+/// The length of an object ID, in hexadecimal digits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdLength(pub(super) usize);
 
@@ -121,8 +123,8 @@ impl IndexListing {
         Ok(Self(git.output(LIST, &[]).await?))
     }
 
-    /// Those of the private index, which is copied to `copy` first. `quarantine` is git
-    /// with the private directory's objects.
+    /// The entries of the private index, which is first copied to `copy`. `quarantine` is git with
+    /// access to the private directory's objects.
     pub(super) async fn of_private(
         quarantine: &Git,
         private: &Path,
@@ -186,8 +188,8 @@ impl Difference {
         difference
     }
 
-    /// All entries of a path are removed before the new ones are put in: there may have
-    /// been others in stages of a conflict.
+    /// Removes all entries of a path before adding the new ones: an earlier conflict may have left
+    /// entries in several stages.
     fn replace(&mut self, path: &[u8], entries: Option<&Vec<Vec<u8>>>, id: IdLength) {
         let zeros = vec![b'0'; id.0];
         self.put(&[b"0 ", &zeros[..]].concat(), path);
@@ -207,8 +209,8 @@ impl Difference {
         self.lines.extend(record(entry, path));
     }
 
-    /// Makes the index that the repository is to get; `None` if nothing differs. It is
-    /// prepared at `new` and written to [`own_index`] of the run.
+    /// Creates the index that the repository is to get; `None` if nothing differs. It is prepared
+    /// at `new`, and then written to [`own_index`] of the run.
     pub(super) async fn stage(
         &self,
         git: &Git,
@@ -247,14 +249,14 @@ impl Difference {
         let mut preparing = git.clone();
         preparing.set("GIT_INDEX_FILE", new);
         preparing.output(PUT, &self.lines).await?;
-        // It costs the next git time, and nothing else.
+        // A failure only costs the next git some time.
         let _ = self.refresh(&preparing).await;
         Ok(fs::read(new)?)
     }
 
-    /// Has git note which of the new files are as in the index, so that it need not read
-    /// them once more. Those with a filter are left to the user's next git: a filter may
-    /// run what Codex has written.
+    /// Lets git note which of the new files equal their entries in the index, so that it need not
+    /// read them again. Files with a filter are left to the user's next git: a filter may run code
+    /// that Codex has written.
     async fn refresh(&self, git: &Git) -> Result<(), GitError> {
         let git = without_haste(git);
         // The first entry of each path removes the old ones.
@@ -271,15 +273,15 @@ impl Difference {
     }
 }
 
-/// The same for comparisons with the working tree.
+/// Git for comparisons with the working tree, which may be slow.
 fn without_haste(git: &Git) -> Git {
     let mut git = git.with_timeout(REFRESH_TIMEOUT);
-    // A slow comparison says nothing about other questions.
+    // A slow comparison is no reason to shorten other questions.
     git.invocation.has_timed_out = None;
     git
 }
 
-/// Those of the paths whose files git compares by a filter.
+/// The paths among these that have a filter.
 async fn filtered(git: &Git, paths: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, GitError> {
     let output = git.output(FILTERS, &joined(paths)).await?;
     let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();
@@ -292,16 +294,16 @@ async fn filtered(git: &Git, paths: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, Git
     Ok(filtered.collect())
 }
 
-/// Paths as git reads them from its stdin.
+/// Paths in the format in which git reads them from stdin.
 fn joined(paths: &[Vec<u8>]) -> Vec<u8> {
     let terminated = paths.iter().flat_map(|path| [&path[..], b"\0"]);
     terminated.collect::<Vec<_>>().concat()
 }
 
-/// Whether the working tree is still as `theirs` has it, for the paths in which that differs
-/// from `base`. The index for the comparison is made at `compared`: the private index may
-/// have flags and times with which Codex hides changes from git. A file with a filter counts
-/// as another one, as the filter may run what Codex has written.
+/// Whether the working tree still matches `theirs`, for the paths in which `theirs` differs from
+/// `base`. A separate index for the comparison is created at `compared`: the private index may have
+/// flags and times with which Codex hides changes from git. A file with a filter counts as
+/// different, as the filter may run code that Codex has written.
 pub(super) async fn has_working_tree(
     git: &Git,
     compared: &Path,
@@ -323,7 +325,7 @@ pub(super) async fn has_working_tree(
     let mut git = git.clone();
     git.set("GIT_INDEX_FILE", compared);
     git.output(PUT, &records).await?;
-    // Git takes each file for a changed one until it has read it.
+    // Git treats each file as changed until it has read it.
     let _ = without_haste(&git).run(REFRESH, &[]).await;
     let output = git.output(DIFFERING, &[]).await?;
     let differing: BTreeSet<&[u8]> = output.split(|byte| *byte == 0).collect();
@@ -342,7 +344,7 @@ pub(super) async fn has_working_tree(
     }))
 }
 
-/// Removes the lock that a killed git has left of an index of ours.
+/// Removes the lock that a killed git has left next to one of our own indexes.
 fn remove_lock_of(index: &Path) -> io::Result<()> {
     let mut lock = index.as_os_str().to_owned();
     lock.push(".lock");
@@ -356,8 +358,8 @@ fn own_index(git_dir: &Path, run: &OsStr) -> PathBuf {
     git_dir.join(name)
 }
 
-/// Removes what a run of this name has left that was killed when it replaced the index.
-/// `stamp` is that of its new index.
+/// Removes the files of a run of this name that was killed while it replaced the index. `of_lock`
+/// is the stamp of its new index.
 pub(super) fn remove_stale_lock(git_dir: &Path, run: &OsStr, of_lock: &str) -> io::Result<()> {
     remove_file(&own_index(git_dir, run))?;
     let lock = git_dir.join("index.lock");
@@ -395,18 +397,18 @@ pub(crate) fn entries(output: &[u8]) -> Entries {
 }
 
 impl NewIndex {
-    /// The stamp of the lock, which is there before the lock is.
+    /// The stamp that the lock will have; it is known before the lock exists.
     pub(super) fn stamp(&self) -> Option<String> {
         stamp(&self.path)
     }
 
-    /// Takes the lock by which git's own programs keep each other from the index; `None`
-    /// if one of them has changed the index first.
+    /// Takes the lock by which git processes exclude each other from the index; `None` if one of
+    /// them has changed the index first.
     ///
     /// # Errors
     ///
-    /// Those of the file system; one that says what to do if another process has held the
-    /// lock for 2 s.
+    /// Those of the file system. If another process has held the lock for 2 s, the error names the
+    /// remedy.
     pub(super) async fn lock(self) -> io::Result<Option<IndexLock>> {
         let path = self.index.with_file_name("index.lock");
         let mut attempts = 1;
@@ -434,7 +436,7 @@ impl NewIndex {
         Ok((stamp(&self.index) == self.base).then_some(lock))
     }
 
-    /// Has the new index appear at `path`, where nothing is yet.
+    /// Makes the new index appear at `path`, where no file may exist yet.
     fn link(&self, path: &Path) -> io::Result<()> {
         match fs::hard_link(&self.path, path) {
             // The file system has no hard links.
@@ -473,7 +475,7 @@ impl IndexLock {
 impl Drop for IndexLock {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Git names it when it is in the way.
+            // A failure is ignored: if the file is in the way, git names it.
             let _ = fs::remove_file(path);
         }
     }

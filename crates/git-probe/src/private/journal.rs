@@ -1,8 +1,8 @@
-//! The journal of a takeover, written before it changes anything in the repository.
+//! The journal of a takeover, written before the takeover changes anything in the repository.
 //!
-//! A run that is killed leaves the note behind. By it the next run tells a takeover that
-//! has to be finished from commits that nobody has begun to import, and the lock of the
-//! killed run from that of a live git.
+//! A run that is killed leaves the journal behind. From it, the next run can tell a takeover that
+//! must be finished from commits whose import has not begun, and the lock of the killed run from
+//! that of a live git.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// For a takeover of these refs and this private index.
+    /// The journal for a takeover of these refs and this private index.
     pub(super) fn new(refs: &Refs, index: Option<&str>, lock: Option<String>) -> Self {
         Self {
             refs: refs.clone(),
@@ -37,7 +37,7 @@ impl Journal {
         }
     }
 
-    /// Reads that of a run's directory; `None` if no takeover was interrupted.
+    /// Reads the journal in a run's directory; `None` if no takeover was interrupted.
     pub(super) fn load(directory: &Path) -> io::Result<Option<Self>> {
         match read(&directory.join(JOURNAL), INDEX_LIMIT, Links::Refused) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -46,14 +46,15 @@ impl Journal {
         }
     }
 
-    /// Removes that of a run's directory, if there is one.
+    /// Removes the journal in a run's directory, if there is one.
     pub(super) fn remove(directory: &Path) -> io::Result<()> {
         remove_file(&directory.join(JOURNAL))
     }
 
-    /// Whether this takeover, of what the private directory still has, had begun to change
-    /// the repository: `now` has a ref or `HEAD` from it that `before` had not. A fetch of
-    /// the user's may have changed remote-tracking refs in the same way.
+    /// Whether this takeover had begun to change the repository, and the private directory
+    /// (`theirs`, `index`) is still in the state to be taken over. It had begun if `now` has a ref
+    /// or `HEAD` of it that `before` did not have. Remote-tracking refs do not count, as a fetch by
+    /// the user may have changed them in the same way.
     pub(super) fn has_begun(
         &self,
         before: &Refs,

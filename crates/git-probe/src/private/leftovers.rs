@@ -1,10 +1,10 @@
-//! Directories of runs that were interrupted, and of those that still work.
+//! The directories of interrupted runs, and of runs that are still active.
 //!
-//! A run that was killed leaves its directory behind, with commits that the repository
-//! may not have, or only half. The next run in the same repository imports them before it
-//! begins. It finishes a takeover that had begun to change the repository, and moves a
-//! branch, `HEAD` and the index only where the working tree is still as the run has left
-//! it; else the commits are put below `refs/codex-mcp`.
+//! A run that was killed leaves its directory behind, with commits that the repository may not
+//! have, or has only in part. The next run in the same repository imports them before it begins. It
+//! finishes a takeover that had begun to change the repository. It moves a branch, `HEAD` and the
+//! index only if the working tree is still as the run has left it; otherwise the commits are kept
+//! below `refs/codex-mcp`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::{ALL, KEPT, PrivateGit, RETRY, SYNCED, SyncedState};
 use crate::invocation::Invocation;
 use crate::{Bounds, Git, GitError, until_stopped};
 
-/// How many directories are looked at.
+/// The most directories that are examined.
 const DIRECTORIES_LIMIT: usize = 1000;
 
 /// The directory of a run, as `codex-mcp doctor` reports it.
@@ -43,12 +43,12 @@ pub enum LeftoverState {
     InUse,
     /// Its run was interrupted.
     Interrupted,
-    /// The same, and its repository is gone, or another one is at its path.
+    /// The run was interrupted, and its repository is gone, or another one is at its path.
     Orphaned,
-    /// Its run has reported that it stays, with a copy of the refs and objects in this
+    /// The run has reported that the directory stays. A copy of the refs and objects is in this
     /// directory.
     Kept(PathBuf),
-    /// Nothing in it counts, but it could not be removed.
+    /// Its content is not needed any more, but could not be removed.
     Unfinished,
     /// The directory cannot be read, for this reason.
     Unreadable(String),
@@ -74,7 +74,7 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
     Ok(left_out.into_iter().chain(found).collect())
 }
 
-/// `None` for what a run is just making or removing.
+/// Examines a directory; `None` if a run is just creating or removing it.
 fn leftover(path: PathBuf) -> Option<Leftover> {
     let synced = SyncedState::load(&path);
     let is_there = |synced: &SyncedState| synced.common_dir.is_there();
@@ -98,14 +98,15 @@ fn leftover(path: PathBuf) -> Option<Leftover> {
     })
 }
 
-/// Whether there is something beside the lock, without which nothing is made or removed.
+/// Whether the directory contains more than its lock. The lock is held while anything in it is
+/// created or removed.
 fn has_files(directory: &Path) -> bool {
     let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.any(|entry| entry.file_name() != LOCK)
 }
 
-/// The directories of runs, sorted by their names, and a line that says so if there are
-/// more of them.
+/// The directories of runs, sorted by name. If there are more than the limit, also a line that says
+/// so.
 fn directories(all: &Path) -> io::Result<(Vec<PathBuf>, Option<String>)> {
     let entries = match fs::read_dir(all) {
         Ok(entries) => entries,
@@ -131,9 +132,9 @@ fn directories(all: &Path) -> io::Result<(Vec<PathBuf>, Option<String>)> {
     Ok((directories, more))
 }
 
-/// Imports what interrupted runs have left of this repository, all but the run of this
-/// name, and removes what nobody needs. Returns what the caller has to know, a line each.
-/// Cancelled soon after `stop` was.
+/// Imports the commits that interrupted runs of this repository have left, except those of the run
+/// of this name, and removes directories that nobody needs. Returns warnings for the caller, a line
+/// each. Stops soon after `stop` is cancelled.
 pub async fn recover(git: &Git, run: &str, stop: &CancellationToken) -> Vec<String> {
     let all = match super::all(git) {
         Ok(all) => all,
@@ -178,7 +179,7 @@ async fn recover_one(
         Err(error) => return Err(error),
     };
     let Some(synced) = SyncedState::load(directory)? else {
-        // Codex gets a directory only after this file is there.
+        // Without this file, Codex has not been given the directory yet.
         remove(directory)?;
         return Ok(Vec::new());
     };
@@ -210,7 +211,7 @@ async fn recover_one(
     }
 }
 
-/// Git in the working tree of a run, if it is one of the repository's.
+/// Git in the working tree of a run, if that is a working tree of this repository.
 async fn working_tree(
     git: &Git,
     synced: &SyncedState,
@@ -255,7 +256,7 @@ impl PrivateGit {
     }
 }
 
-/// How long ago a run began, or its commits were last imported.
+/// The time since a run began, or since its commits were last imported.
 fn age(directory: &Path) -> Option<Duration> {
     let about = fs::symlink_metadata(directory.join(SYNCED)).ok()?;
     about.modified().ok()?.elapsed().ok()
@@ -265,7 +266,7 @@ fn age(directory: &Path) -> Option<Duration> {
 fn about(directory: &Path, age: Option<Duration>, text: &str) -> String {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let name = visible_line(&name);
-    // Seconds say nothing of a run of yesterday.
+    // Whole hours are enough for a run that is older than one hour.
     let age = age.map(|age| match age.as_secs() {
         seconds @ ..3600 => Duration::from_secs(seconds),
         seconds => Duration::from_secs(seconds / 3600 * 3600),
@@ -290,8 +291,8 @@ fn imported(takeover: &Takeover) -> String {
     }
 }
 
-/// Empties the directory of a run but for its lock. `synced.json` goes first: without it,
-/// what is there counts for nothing.
+/// Empties the directory of a run except for its lock. `synced.json` is removed first: without it,
+/// the remaining content is ignored.
 pub(super) fn clear(directory: &Path) -> io::Result<()> {
     match fs::remove_file(directory.join(SYNCED)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -310,8 +311,8 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the directory of a run, whose lock the caller holds. Another process that has
-/// waited for the lock may be making the directory anew at once.
+/// Removes the directory of a run, whose lock the caller holds. Another process that has waited for
+/// the lock may create the directory again at once.
 pub(super) fn remove(directory: &Path) -> io::Result<()> {
     clear(directory)?;
     fs::remove_file(directory.join(LOCK))?;

@@ -1,17 +1,17 @@
-//! A git directory of a run's own, in which Codex commits.
+//! A private git directory for each run, in which Codex commits.
 //!
-//! Who may write to a repository's `.git` may have programs run by the next git command
-//! of the user: hooks, filters, a file system monitor. So Codex is not given it. Its
-//! commands get a git directory of their own (`GIT_DIR`, `GIT_WORK_TREE`), which borrows
-//! the repository's objects and has its refs, index, settings and remotes; the
-//! repository's hooks run from where they are, inside the sandbox. After each turn the
-//! program takes over what is new: objects (checked by fsck), refs, what is checked out
-//! and the index. Whatever else was written there stays behind.
+//! Anyone who can write to a repository's `.git` can make the user's next git command run programs:
+//! hooks, filters, a file system monitor. So Codex is not given access to it. Codex's commands get
+//! a private git directory instead (`GIT_DIR`, `GIT_WORK_TREE`). It borrows the repository's
+//! objects and has its refs, index, settings and remotes; the repository's hooks run from their
+//! usual location, inside the sandbox. After each turn the program takes over the changes: objects
+//! (checked by fsck), refs, the checked-out branch or commit, and the index. Anything else that was
+//! written there stays behind.
 //!
-//! Commands that leave the sandbox, by a rule or a yes of the user, get the same variables.
-//! So git's settings, from which it takes programs, are in a directory that the sandbox
-//! cannot write (`GIT_COMMON_DIR`). There, links lead to what git writes; `config.worktree`
-//! and `commondir` of `GIT_DIR` are not read.
+//! Commands that leave the sandbox, by a rule or an approval of the user, get the same variables.
+//! So git's settings, which can name programs, are in a directory that the sandbox cannot write to
+//! (`GIT_COMMON_DIR`). Links in it lead to the files that git writes. `config.worktree` and
+//! `commondir` of `GIT_DIR` are not read.
 //!
 //! ```text
 //!   Codex's commands ──► private/ ──► quarantine/ ──fetch, fsck──► REPOSITORY/objects
@@ -20,22 +20,22 @@
 //!          └───────────► common/  config, info, links into private/: only read
 //! ```
 //!
-//! - `refs`: refs as the private directory has them.
-//! - `objects`: the way of objects into the repository.
+//! - `refs`: refs, as the private directory has them.
+//! - `objects`: transfers objects into the repository.
 //! - `index`: the index.
 //! - `plan`: which refs are moved, and which are kept aside.
-//! - `names`: names of new refs that would hide others, or that git cannot keep beside them.
+//! - `names`: refuses names of new refs that would hide others, or that git cannot keep next to
+//!   them.
 //! - `aside`: the refs that keep commits which are not taken over under their own names.
-//! - `tracking`: whether remote-tracking refs are as the remote has them.
-//! - `trees`: what the trees of new commits have.
-//! - `takeover`: what is taken over, and what is not; `journal` notes it beforehand.
-//! - `directory_identity`: tells a directory from another one at its path.
-//! - `remove`: removes what Codex could write to.
-//! - `leftovers`: what interrupted runs have left.
+//! - `tracking`: whether remote-tracking refs match the remote.
+//! - `trees`: the contents of the trees of new commits.
+//! - `takeover`: takes over commits and the index; `journal` records this beforehand.
+//! - `directory_identity`: tells a directory from another one at the same path.
+//! - `remove`: removes directories that Codex could write to.
+//! - `leftovers`: the directories of interrupted runs.
 //!
-//! Every step of a takeover can be done twice, and `synced.json` is written last. So a
-//! takeover that was killed after it had begun to change the repository is finished by
-//! doing it again.
+//! Every step of a takeover can be repeated, and `synced.json` is written last. So a takeover that
+//! was killed after it had begun to change the repository is finished by repeating it.
 //!
 //! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
 
@@ -104,20 +104,20 @@ const WRITTEN: [&str; 8] = [
     "lfs",
 ];
 
-/// The record of the last takeover, below the directory of the run: out of Codex's reach.
+/// The record of the last takeover, in the directory of the run, where Codex cannot write.
 const SYNCED: &str = "synced.json";
 
 /// The index at the last takeover, as git lists it.
 const BASE: &str = "index.base";
 
-/// A copy of a private directory that stays, without what Codex may have planted in it.
-/// Where it is, the caller has been told of the directory.
+/// A copy of a private directory that stays, without files that Codex may have planted. Where it
+/// exists, the caller has been told of the directory.
 const KEPT: &str = "kept";
 
-/// Beside [`KEPT`] where a takeover has failed: the next run tries again.
+/// A file next to [`KEPT`], present if a takeover has failed: the next run tries again.
 const RETRY: &str = "retry";
 
-/// The most that is read of an index, or of what git lists of one, in bytes.
+/// The most that is read of an index, or of git's listing of one, in bytes.
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;
 
 /// The most that is copied of another file, in bytes.
@@ -126,8 +126,8 @@ const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 /// The longest reflog that is read, in bytes.
 const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
-/// Settings of the repository that would make the directory another one than it is, or
-/// have git work in the background.
+/// Settings of the repository that would change the nature of the directory, or make git work in
+/// the background.
 const LEFT_OUT: [&str; 7] = [
     "core.bare",
     "core.worktree",
@@ -144,7 +144,7 @@ const SHARED_INDEX: &[&str] = &["rev-parse", "--shared-index-path"];
 /// The values that git reads as false. All others are forms of true, or invalid.
 const FALSE: [&str; 5] = ["false", "no", "off", "0", ""];
 
-/// A git directory of a run's own.
+/// The private git directory of a run.
 #[derive(Debug)]
 pub struct PrivateGit {
     /// The private git directory.
@@ -152,9 +152,9 @@ pub struct PrivateGit {
     /// The git program, for the repository itself.
     git: Git,
     synced: SyncedState,
-    /// The repository's refs when the run began, if it is still the same process.
+    /// The repository's refs when the run began; empty if another process began it.
     first: Refs,
-    /// Whether a takeover was begun and has not come to its end.
+    /// Whether a takeover has begun and not been completed.
     takeover_incomplete: bool,
     /// The directories that Codex's commits make submodules, which were refused.
     refused: Vec<PathBuf>,
@@ -162,7 +162,7 @@ pub struct PrivateGit {
     _lock: DirectoryLock,
 }
 
-/// The state of the repository and the private directory when they were last the same.
+/// The common state of the repository and the private directory after the last takeover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SyncedState {
     /// The top of the repository.
@@ -177,7 +177,8 @@ struct SyncedState {
 }
 
 impl PrivateGit {
-    /// Makes one for the run of this name, or takes up the one that it had before.
+    /// Creates the private directory for the run of this name, or reopens the one that the run had
+    /// before.
     ///
     /// # Errors
     ///
@@ -202,12 +203,13 @@ impl PrivateGit {
         Ok(private)
     }
 
-    /// In this directory of a run, as if nothing were in it.
+    /// The private directory below this directory of a run, as if it were empty.
     fn at(directory: PathBuf, lock: DirectoryLock, git: &Git) -> io::Result<Self> {
         let mut git = git.clone();
         git.invocation.bounds.limit = INDEX_LIMIT;
         git.invocation.bounds.halt = git.invocation.bounds.halt.child_token();
-        // Timeouts of questions about the working tree must not shorten those here.
+        // Timeouts of questions about the working tree must not shorten the time limits of
+        // questions here.
         git.invocation.has_timed_out = Some(Arc::default());
         let layout = git.layout();
         let synced = SyncedState {
@@ -228,17 +230,17 @@ impl PrivateGit {
         })
     }
 
-    /// The directory, which has to be writable for Codex's commands.
+    /// The private directory, which must be writable for Codex's commands.
     pub fn path(&self) -> PathBuf {
         self.directory.join(PRIVATE)
     }
 
-    /// The directory of the settings, which must not be writable for them.
+    /// The directory of the settings, which must not be writable for Codex's commands.
     fn common(&self) -> PathBuf {
         self.directory.join(COMMON)
     }
 
-    /// The variables by which Codex's commands find both.
+    /// The variables that lead Codex's commands to both directories.
     pub fn variables(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("GIT_DIR", self.path()),
@@ -247,8 +249,9 @@ impl PrivateGit {
         ]
     }
 
-    /// Says why the directory stays when this is dropped, if it does: for the user, who
-    /// gets a copy of it in which git runs nothing that Codex has planted.
+    /// Returns a message for the user with the reason why the directory stays when this is dropped;
+    /// `None` if it does not stay. The user gets a copy in which git runs nothing that Codex has
+    /// planted.
     ///
     /// Processes that Codex has left behind may still write to the directory itself.
     pub fn keep(&self) -> Option<String> {
@@ -283,8 +286,8 @@ impl PrivateGit {
         }
     }
 
-    /// The remote branches to which Codex has pushed what was not taken over: those that
-    /// have become what one of its own branches is.
+    /// The remote branches to which Codex has pushed commits that were not taken over: those that
+    /// have moved to the tip of one of Codex's branches.
     pub fn pushed(&self) -> Vec<String> {
         let Ok(theirs) = self.refs() else {
             return Vec::new();
@@ -311,7 +314,7 @@ impl PrivateGit {
         transfer.copy(&self.path(), &self.directory.join(KEPT))
     }
 
-    /// The contents that the repository lacks, for which the directory is kept.
+    /// The reason for keeping the directory: the contents that the repository lacks.
     fn retention_reason(&self) -> Option<String> {
         if !self.directory.join(SYNCED).is_file() {
             return None;
@@ -374,8 +377,8 @@ impl PrivateGit {
         copy_file("shallow", &layout.common_dir, &path, FILE_LIMIT)
     }
 
-    /// Makes the directory of the settings anew. A second attempt gets the settings of its
-    /// own start.
+    /// Recreates the directory of the settings. A second attempt gets the settings of its own
+    /// start.
     async fn write_common(&self) -> Result<(), GitError> {
         self.fill_common().map_err(GitError::View)?;
         let conditional = self.conditional().await?;
@@ -397,7 +400,7 @@ impl PrivateGit {
         Ok(())
     }
 
-    /// Refuses what could not be taken over as it should be.
+    /// Refuses a repository whose features a takeover could not reproduce.
     async fn check(&self) -> Result<(), GitError> {
         let layout = self.git.layout();
         layout.check_writable()?;
@@ -430,10 +433,11 @@ impl PrivateGit {
         Err(io::Error::other(why).into())
     }
 
-    /// The user's settings that git takes for the repository and not for another git
+    /// The user's settings that git applies to the repository but would not apply to another git
     /// directory (`includeIf`).
     async fn conditional(&self) -> Result<Vec<Setting>, GitError> {
-        // Codex has written to the directory of an attempt before, and git waits for a pipe.
+        // Codex may have written to the directory in an earlier attempt, and git would wait for a
+        // pipe.
         let head = self.path().join("HEAD").symlink_metadata();
         if !head.is_ok_and(|head| head.is_file()) {
             return Ok(Vec::new());
@@ -463,8 +467,8 @@ impl PrivateGit {
         })
     }
 
-    /// The repository's settings, with its hooks from where they are, above the user's
-    /// that hold for it.
+    /// The contents of the configuration: the user's settings that apply to the repository,
+    /// followed by the repository's settings. The repository's hooks stay where they are.
     fn config(&self, conditional: &[Setting]) -> Vec<u8> {
         let has_hooks = |setting: &&Setting| setting.key == "core.hookspath";
         let own = self.git.settings.iter().filter(|one| {
@@ -480,7 +484,7 @@ impl PrivateGit {
             false => Some(ours("core.hookspath", hooks)),
         };
         let plain = [
-            // These would have git write into the directory of the settings.
+            // Enabled, these would make git write into the directory of the settings.
             ("branch.autosetupmerge", "false"),
             ("rerere.enabled", "false"),
             ("core.bare", "false"),
@@ -500,7 +504,7 @@ impl PrivateGit {
         self.replace(SYNCED, &serde_json::to_vec(&self.synced)?)
     }
 
-    /// Replaces a file in the directory of the run in one step.
+    /// Replaces a file in the directory of the run atomically.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let new = self.directory.join(format!("{name}.new"));
         fs::write(&new, bytes)?;
@@ -514,7 +518,7 @@ impl PrivateGit {
 }
 
 impl SyncedState {
-    /// Reads that of a run's directory; `None` if there is none.
+    /// Reads the state in a run's directory; `None` if there is none.
     fn load(directory: &Path) -> io::Result<Option<Self>> {
         match read(&directory.join(SYNCED), INDEX_LIMIT, Links::Refused) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -565,7 +569,7 @@ const UNFINISHED: [(&str, &str); 9] = [
 impl Drop for PrivateGit {
     fn drop(&mut self) {
         if self.retention_reason().is_none() {
-            // Files that cannot be removed do no harm.
+            // A failure is ignored: the remaining files do no harm.
             let _ = leftovers::remove(&self.directory);
         }
     }

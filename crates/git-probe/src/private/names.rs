@@ -1,13 +1,13 @@
-//! Names of new refs by which git would find them instead of something else.
+//! Refuses names of new refs by which git would find these refs instead of something else.
 //!
-//! Git takes the short name `x` for the first of `x`, `refs/x`, `refs/tags/x`,
-//! `refs/heads/x`, `refs/remotes/x` and `refs/remotes/x/HEAD` that there is, and a branch
-//! before all of them where it checks out. So a new ref is refused that shares one of its
-//! short names with a ref that is there, and a branch or tag whose name stands for
-//! something else: `HEAD`, the beginning of an object's id, a branch of a remote.
+//! Git resolves the short name `x` to the first that exists of `x`, `refs/x`, `refs/tags/x`,
+//! `refs/heads/x`, `refs/remotes/x` and `refs/remotes/x/HEAD`; where it checks out, a branch comes
+//! first. So a new ref is refused if it shares one of its short names with an existing ref, and so
+//! is a branch or tag whose name stands for something else: `HEAD`, the beginning of an object's
+//! ID, a branch of a remote.
 //!
-//! Git keeps no ref `x/y` beside `x`, because their names are paths of files: such a new ref is
-//! refused, too.
+//! Git cannot keep a ref `x/y` next to `x`, because their names are paths of files. Such a new ref
+//! is refused, too.
 //!
 //! Source: gitrevisions(7), git-check-ref-format(1).
 
@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::logic::commit_id::looks_like_commit_id;
 use crate::{Git, GitError};
 
-/// Names that stand for a commit, beside others that end with `_HEAD`. Where a file system
-/// takes both for the same, small letters do, too.
+/// Names that stand for a commit, in addition to those that end with `_HEAD`. On a file system that
+/// ignores case, their lower-case forms do, too.
 const PSEUDO_REFS: [&str; 10] = [
     "@",
     "AUTO_MERGE",
@@ -50,7 +50,7 @@ impl RefPaths {
         self.0.insert(name.to_owned());
     }
 
-    /// A ref beside which git cannot keep one of this name.
+    /// The ref that keeps git from storing a ref of this name, if there is one.
     pub(super) fn in_the_way(&self, name: &str) -> Option<&str> {
         let mut above = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
         let above = above.find_map(|above| self.0.get(above));
@@ -77,7 +77,7 @@ impl TakenNames {
         Ok(Self::new(output.lines(), remotes))
     }
 
-    /// Of these refs and remotes.
+    /// The names taken by these refs and remotes.
     pub(super) fn new<'a>(
         refs: impl Iterator<Item = &'a str>,
         remotes: impl Iterator<Item = String>,
@@ -93,7 +93,7 @@ impl TakenNames {
         names
     }
 
-    /// Adds a ref that is there from now on.
+    /// Adds a ref that exists from now on.
     pub(super) fn add(&mut self, name: &str) {
         if let Some(remote) = name.strip_prefix("refs/remotes/") {
             let remote = remote.split('/').next().unwrap_or_default();
@@ -105,12 +105,12 @@ impl TakenNames {
         }
     }
 
-    /// A ref beside which git cannot keep one of this name.
+    /// The ref that keeps git from storing a ref of this name, if there is one.
     pub(super) fn in_the_way(&self, name: &str) -> Option<&str> {
         self.paths.in_the_way(name)
     }
 
-    /// Why a ref that is not there yet must not get this name, if it must not.
+    /// The reason why a new ref must not get this name; `None` if it may.
     pub(super) fn refusal(&self, name: &str) -> Option<String> {
         let other = short_names(name).find_map(|short| self.taken.get(short));
         if let Some(other) = other {

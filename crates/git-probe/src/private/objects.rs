@@ -1,9 +1,8 @@
-//! The way of objects from a private git directory into the repository.
+//! Transfers objects from a private git directory into the repository.
 //!
-//! Only files whose names are those of objects and packs are taken into a quarantine that
-//! Codex cannot write to; git fetches from there into the repository's objects, and checks
-//! each one on the way (`fetch.fsckObjects`). Neither side has a configuration that
-//! anybody else has written.
+//! Only files with the names of objects and packs are taken, into a quarantine that Codex cannot
+//! write to. From there, git fetches into the repository's objects, and checks each object on the
+//! way (`fetch.fsckObjects`). Neither side has a configuration that anybody else has written.
 //!
 //! Source: git-fetch(1), gitrepository-layout(5).
 
@@ -23,7 +22,7 @@ use crate::setting::Setting;
 use crate::view::in_file;
 use crate::{Git, GitError, Layout};
 
-/// The most files of objects that are taken at once.
+/// The most object files that are taken at once.
 const FILES_LIMIT: usize = 1_000_000;
 
 /// The prefix of the quarantine's refs for wanted objects.
@@ -51,14 +50,14 @@ const FORMAT: [&str; 4] = [
     "extensions.compatobjectformat",
 ];
 
-/// Two directories, made anew for each transfer and removed after it.
+/// The directories of one transfer: they are created for it, and removed after it.
 pub(super) struct Transfer<'a> {
     git: &'a Git,
     directory: PathBuf,
 }
 
 impl<'a> Transfer<'a> {
-    /// Below the directory of a run.
+    /// Creates a transfer below the directory of a run.
     pub(super) fn new(git: &'a Git, run: &Path) -> io::Result<Self> {
         let directory = run.join("transfer");
         remove_tree(&directory)?;
@@ -72,8 +71,8 @@ impl<'a> Transfer<'a> {
         Ok(self.git_in("quarantine"))
     }
 
-    /// Makes a git directory at `target` that has the private directory's refs and
-    /// objects, and no file that names programs. It replaces an older one.
+    /// Creates a git directory at `target` with the private directory's refs and objects, and
+    /// without files that name programs. Replaces an older copy.
     pub(super) fn copy(&self, private: &Path, target: &Path) -> io::Result<PathBuf> {
         self.fill_quarantine(private)?;
         let copy = self.directory.join("quarantine");
@@ -99,8 +98,8 @@ impl<'a> Transfer<'a> {
         Ok(target.to_owned())
     }
 
-    /// Brings objects, and all that they lead to, into the repository. `known` are refs of
-    /// the repository.
+    /// Transfers objects, and all objects that they lead to, into the repository. `known` are refs
+    /// of the repository.
     pub(super) async fn bring(
         &self,
         wanted: &BTreeSet<&str>,
@@ -111,7 +110,7 @@ impl<'a> Transfer<'a> {
         }
         self.fill_receiver(wanted, known).map_err(GitError::View)?;
         let mut git = self.git_in("receiver");
-        // Whatever the path is taken for, nothing but files is read.
+        // Even if git takes the path for an address, it can only read files.
         git.set("GIT_ALLOW_PROTOCOL", "file");
         let source = self.directory.join("quarantine").into_os_string();
         let refspec = format!("+{WANTED}/*:{WANTED}/*").into();
@@ -171,7 +170,7 @@ impl<'a> Transfer<'a> {
         fs::write(self.directory.join("quarantine/packed-refs"), packed)
     }
 
-    /// A git directory without anything.
+    /// Creates a bare git directory without contents.
     fn begin(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.directory.join(name);
         make_directory(&path.join("refs"))?;
@@ -202,7 +201,7 @@ impl<'a> Transfer<'a> {
 
 impl Drop for Transfer<'_> {
     fn drop(&mut self) {
-        // Remaining files are removed when the next quarantine is made.
+        // A failure is ignored: remaining files are removed when the next quarantine is created.
         let _ = remove_tree(&self.directory);
     }
 }
@@ -217,8 +216,8 @@ pub(super) fn alternate(layout: &Layout) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Takes the regular files of these names: by another name of the same file, as its
-/// contents are checked when git reads them.
+/// Takes the regular files with wanted names, by hard links. Their contents may still change, but
+/// git checks them when it reads them.
 fn take(from: &Path, to: &Path, is_wanted: fn(&str) -> bool, left: &mut usize) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -1,5 +1,5 @@
-//! The changes of the repository's refs, decided without git: by the refs of three
-//! moments, when both sides were last the same, of the repository and of Codex now.
+//! Plans the changes of the repository's refs, without running git. The plan compares three sets of
+//! refs: those after the last takeover, and the current ones of the repository and of Codex.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,18 @@ pub(super) const NAMED: usize = 20;
 /// The changes to the repository's refs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// As `git update-ref` reads them.
+    /// The ref updates, in the format that `git update-ref` reads.
     pub(super) updates: Vec<String>,
     /// Tips that are kept aside.
     pub(super) aside: Vec<(String, String)>,
-    /// Branches that have lost commits, and their tips of before.
+    /// Branches that have lost commits, with their earlier tips.
     pub(super) rewritten: Vec<(String, String)>,
-    /// Why they are.
+    /// Why the tips are kept aside.
     pub(super) why_aside: &'static str,
-    /// New refs with names that the repository must not have, which are kept aside by
-    /// themselves.
+    /// New refs with names that the repository must not have. They are kept aside separately.
     pub(super) refused: Vec<RefusedRef>,
-    /// Remote-tracking refs that are not as the remote has them, or that conflict with
-    /// others. They stay as they are here.
+    /// Remote-tracking refs that do not match the remote, or that conflict with other refs. The
+    /// repository's own values stay.
     pub(super) unconfirmed: BTreeSet<String>,
     /// The new HEAD, if it is to change.
     pub(super) head: Option<String>,
@@ -51,7 +50,7 @@ pub(super) struct PlanContext {
     pub(super) elsewhere: BTreeSet<String>,
     /// The names that are in use.
     pub(super) names: TakenNames,
-    /// Remote-tracking refs that are as the remote has them.
+    /// Remote-tracking refs that match the remote.
     pub(super) confirmed: BTreeSet<String>,
 }
 
@@ -68,7 +67,7 @@ pub(super) const ABANDONED: &str = "the working tree has changed since the run w
 pub(super) const NO_WORKTREE: &str = "the working tree of the run is gone";
 
 impl Plan {
-    /// Has no branch, `HEAD` or index change: all tips that are new are kept aside.
+    /// A plan without changes of branches, `HEAD` or the index: all new tips are kept aside.
     pub(super) fn aside(before: &Refs, theirs: &Refs, why: &'static str) -> Self {
         let new = theirs.all.iter();
         let new = new.filter(|(name, id)| before.all.get(*name) != Some(*id));
@@ -87,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// How `HEAD` changes, for the user.
+    /// The change of `HEAD` in words for the user, if it changes.
     pub(super) fn head_change(&self, now: &Refs) -> Option<String> {
         let was = now.head.trim_end();
         let was = was.strip_prefix("ref: ").unwrap_or(was);
@@ -102,7 +101,8 @@ impl Plan {
         }
     }
 
-    /// Leaves the branch alone that is checked out, as its index is not taken over.
+    /// Removes the change of the checked-out branch from the plan, since its index is not taken
+    /// over.
     pub(super) fn keep_checkout(&mut self, now: &Refs, theirs: &Refs, why: &'static str) {
         (self.keeps_checkout, self.why_aside) = (true, why);
         self.head = None;
@@ -127,7 +127,7 @@ impl Plan {
         first_names(self.aside.iter().map(|(name, _)| name), NAMED)
     }
 
-    /// `before` is what both had when they were last the same.
+    /// Makes the plan. `before` are the refs that both sides had after the last takeover.
     pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &PlanContext) -> Self {
         let mut plan = Self::default();
         let mut taken = around.names.clone();
@@ -140,7 +140,7 @@ impl Plan {
                 continue;
             }
             let Some(id) = new else {
-                // It may be the only way to the user's commits.
+                // The ref may be the only way to the user's commits.
                 deleted.push(format!("{name}, which Codex has deleted, is still here"));
                 continue;
             };
@@ -204,7 +204,7 @@ impl Plan {
         }
     }
 
-    /// Adds the first of these warnings, and how many more there are.
+    /// Adds the first of these warnings, and the number of the others.
     pub(super) fn warn_of_each(&mut self, mut warnings: Vec<String>, more: &str) {
         let left_out = warnings.len().saturating_sub(NAMED);
         warnings.truncate(NAMED);

@@ -1,4 +1,5 @@
-//! Refs as a git directory has them, read without git: nothing there is to be believed.
+//! The refs of a git directory, read without git, since the contents of the directory cannot be
+//! trusted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +20,10 @@ const REF_LIMIT: u64 = 4096;
 /// The longest file of packed refs, in bytes.
 const PACKED_LIMIT: u64 = 64 * 1024 * 1024;
 
-/// How many loose refs and directories of them are read.
+/// The most loose refs, and directories of them, that are read.
 const LOOSE_LIMIT: usize = 100_000;
 
-/// How deep directories of refs are.
+/// How deep directories of refs may be nested.
 const DEPTH_LIMIT: usize = 32;
 
 /// The prefix of remote-tracking refs.
@@ -36,9 +37,9 @@ const TAKEN: [&str; 4] = ["refs/heads/", "refs/tags/", TRACKING, "refs/notes/"];
 pub(super) struct Refs {
     /// The text of `HEAD`, with one newline.
     pub(super) head: String,
-    /// The object that each leads to, by its whole name.
+    /// The target object of each ref, by the ref's whole name.
     pub(super) all: BTreeMap<String, String>,
-    /// How many others there are, which are not taken over.
+    /// The number of other refs, which are not taken over.
     #[serde(default)]
     pub(super) others: usize,
 }
@@ -77,7 +78,8 @@ impl Refs {
         })
     }
 
-    /// The same with those that are not taken over, also where `HEAD` cannot be read.
+    /// All refs of such a git directory, including those that are not taken over. Also works if
+    /// `HEAD` cannot be read.
     pub(super) fn all_of_directory(path: &Path) -> io::Result<Self> {
         let head = read_text(&path.join(HEAD), REF_LIMIT, Links::Refused);
         Ok(Self {
@@ -90,7 +92,7 @@ impl Refs {
     fn read(path: &Path, is_wanted: fn(&str) -> bool) -> io::Result<Self> {
         let wanted = |line| entry(line).filter(|(name, _)| is_wanted(name));
         let mut all = BTreeMap::new();
-        // It was there at the beginning, and git never removes it.
+        // The file existed at the beginning, and git never removes it.
         match read_text(&path.join("packed-refs"), PACKED_LIMIT, Links::Refused) {
             Ok(text) => all.extend(text.lines().filter_map(wanted)),
             Err(error) => return Err(io::Error::other(error)),
@@ -112,13 +114,13 @@ impl Refs {
         })
     }
 
-    /// As git packs them.
+    /// The refs in git's format of packed refs.
     pub(super) fn packed(&self) -> String {
         let lines = self.all.iter().map(|(name, id)| format!("{id} {name}\n"));
         format!("# pack-refs with: sorted \n{}", lines.collect::<String>())
     }
 
-    /// Whether these are the same but for remote-tracking refs, which the repository may
+    /// Whether both have the same refs, except for remote-tracking refs, which the repository may
     /// lack.
     pub(super) fn are_same_locally(&self, other: &Self) -> bool {
         let own = |refs: &'_ Self| -> Vec<(String, String)> {
@@ -210,7 +212,7 @@ fn is_taken(name: &str) -> bool {
 fn loose_entry(path: &Path, name: &str) -> io::Result<Option<(String, String)>> {
     match read_text(&path.join(name), REF_LIMIT, Links::Refused) {
         Ok(text) => Ok(entry(&format!("{} {name}", text.trim_end()))),
-        // A lock that is gone, or something that git would not take either.
+        // The lock of a ref that is gone, or a file that git would not accept as a ref either.
         Err(error) if error.is_not_found() => Ok(None),
         Err(ReadError::NotText { .. } | ReadError::TooLong { .. }) => Ok(None),
         Err(error) => Err(io::Error::other(error)),

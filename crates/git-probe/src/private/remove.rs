@@ -1,9 +1,8 @@
 //! Removes directories that Codex could write to, however deep they are.
 //!
-//! A path to a deep directory is too long for the system, and descending into it takes a
-//! descriptor or a stack frame for each level. So the directories of each directory are
-//! first renamed into the one to be removed, which needs one level alone. No link is
-//! followed.
+//! A path to a deep directory is too long for the system, and descending into it takes a descriptor
+//! or a stack frame for each level. So each subdirectory is first renamed into the root of the tree
+//! to be removed, so that only one level is ever needed. No link is followed.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -21,7 +20,7 @@ use crate::platform::{READ_DIRECTORY as READ, give_permissions};
 /// How long a removal may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Removes a directory with all that is in it; there may be none.
+/// Removes a directory with its contents. The directory need not exist.
 ///
 /// # Errors
 ///
@@ -73,7 +72,7 @@ impl RemovalRoot {
             while let Some(name) = directories.pop() {
                 self.move_up(&name, &mut directories)?;
                 match unlinkat(&self.root, &name, AtFlags::REMOVEDIR) {
-                    // Somebody has put something there, which the next pass finds.
+                    // An entry was added meanwhile. The next pass finds it.
                     Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -81,8 +80,8 @@ impl RemovalRoot {
         }
     }
 
-    /// Empties a directory of the root: what is a directory in it becomes one of the root,
-    /// and is noted in `directories`.
+    /// Empties a directory of the root. Its subdirectories are moved into the root, and added to
+    /// `directories`.
     fn move_up(&mut self, name: &CStr, directories: &mut Vec<CString>) -> io::Result<()> {
         let directory = readable(&self.root, name)?;
         for entry in Dir::read_from(&directory)? {
@@ -100,7 +99,7 @@ impl RemovalRoot {
             self.moved += 1;
             let rename = || renameat(&directory, below, &self.root, &new);
             match rename() {
-                // A directory that is moved has to be writable itself.
+                // A directory must itself be writable to be moved.
                 Err(Errno::ACCESS) => {
                     readable(&directory, below)?;
                     rename()?;
@@ -121,13 +120,13 @@ fn is_below(name: &CStr) -> bool {
 fn is_unlinked(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
-        // Linux says the first, POSIX the second.
+        // Linux returns the first code, POSIX specifies the second.
         Err(Errno::ISDIR | Errno::PERM) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Opens a directory with all permissions for the user, who may have to be given them.
+/// Opens a directory for reading. The user is first given all permissions if they lack them.
 fn readable(above: &OwnedFd, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
     give_permissions(above, name)?;
     openat(above, name, READ, Mode::empty())

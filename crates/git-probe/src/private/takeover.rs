@@ -1,9 +1,9 @@
 //! Imports objects, refs, HEAD and index from the private directory.
 //!
-//! The order of the steps decides what a run leaves that is killed: objects, then the new
-//! index in git's lock, then refs and `HEAD`, then the index. So a lock that another
-//! process holds changes nothing, and no git of the user's changes the index while the
-//! refs are ahead of it. `takeover.json` is written before the lock is taken.
+//! The order of the steps determines the state that a killed run leaves: first the objects, then
+//! the new index in git's lock file, then refs and `HEAD`, then the index. So if another process
+//! holds the lock, nothing is changed, and no git of the user can change the index while the refs
+//! are ahead of it. `takeover.json` is written before the lock is taken.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -36,30 +36,30 @@ use crate::{Git, GitError, until_stopped};
 /// The message in the reflogs of the repository.
 const MESSAGE: &str = "codex-mcp: taken over from Codex";
 
-/// How many reflogs there are at the most.
+/// The most reflogs that are copied.
 const LOGS_LIMIT: usize = 10_000;
 
-/// How long they are together at the most, in bytes.
+/// The most bytes of reflogs that are copied, in total.
 const LOGS_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A copy of the private index, below the directory of the run.
 const INDEX_COPY: &str = "index.private";
 
-/// The index with which the working tree is compared, beside it.
+/// The index with which the working tree is compared, in the same directory.
 const COMPARED_INDEX: &str = "index.compared";
 
-/// How many submodules that were refused are named and moved aside, and how many new refs
-/// that were are named.
+/// The most refused submodules that are named and moved aside, and the most refused new refs that
+/// are named.
 const REFUSED_LIMIT: usize = 20;
 
-/// How often a takeover is begun anew because the repository's index has changed.
+/// How often a takeover is started again because the repository's index has changed.
 const ROUNDS: u32 = 5;
 
-/// How long a takeover may go on after the run was stopped (10 s).
+/// How long a takeover may continue after the run was stopped (10 s).
 pub(super) const AFTER_STOP: Duration = Duration::from_secs(10);
 
-/// How long each git command may take that moves refs or `HEAD` (10 s). It is not given
-/// up: the index follows at once.
+/// How long each git command may take that moves refs or `HEAD` (10 s). Such a command is not
+/// cancelled with the run, as the index must follow at once.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a takeover.
@@ -87,17 +87,17 @@ pub(super) enum Source {
 }
 
 impl PrivateGit {
-    /// Takes over what is new since the last time. Codex's commands must not be running.
-    /// Once `stop` has been cancelled for `AFTER_STOP`, it is given up.
+    /// Takes over all changes since the last takeover. Codex's commands must not be running. The
+    /// takeover is abandoned when `stop` has been cancelled for `AFTER_STOP`.
     ///
     /// # Errors
     ///
-    /// [`GitError`]. What was not taken over then is still in the private directory.
+    /// [`GitError`]. Anything that was not taken over is still in the private directory then.
     pub async fn take_over(&mut self, stop: &CancellationToken) -> Result<Takeover, GitError> {
         self.take_over_from(Source::LiveRun, stop).await
     }
 
-    /// The same for the work of another run.
+    /// Takes over the work of this or another run.
     pub(super) async fn take_over_from(
         &mut self,
         source: Source,
@@ -136,8 +136,8 @@ impl PrivateGit {
         self.directory.file_name().unwrap_or_default()
     }
 
-    /// `None` if the repository's index has changed meanwhile: all is to be done again
-    /// then.
+    /// One attempt at a takeover. `None` if the repository's index has changed meanwhile: then the
+    /// whole attempt must be repeated.
     async fn take_over_once(&mut self, source: Source) -> Result<Option<Takeover>, GitError> {
         self.git.check_pipes()?;
         let theirs = self.refs()?;
@@ -186,8 +186,8 @@ impl PrivateGit {
         Ok(Some(takeover))
     }
 
-    /// What is to be done. The checkout of an interrupted run is taken over only where the
-    /// working tree is still the one that its index belongs to.
+    /// Makes the plan. The checkout of an interrupted run is taken over only if the working tree
+    /// still matches the run's index.
     async fn plan(
         &self,
         source: Source,
@@ -219,7 +219,7 @@ impl PrivateGit {
         }
     }
 
-    /// Finds the branches that have lost commits which they had when the run began.
+    /// Finds the branches that have lost commits since the run began.
     async fn note_rewritten(&self, plan: &mut Plan, theirs: &Refs) -> Result<(), GitError> {
         let moved: Vec<String> = plan.changed().map(str::to_owned).collect();
         for name in moved.iter().filter(|name| name.starts_with("refs/heads/")) {
@@ -241,7 +241,7 @@ impl PrivateGit {
         }))
     }
 
-    /// Whether the working tree has what Codex has staged and committed there.
+    /// Whether the working tree still has the contents that Codex has staged and committed.
     async fn is_still_checked_out(
         &self,
         now: &Refs,
@@ -251,7 +251,7 @@ impl PrivateGit {
             return Ok(false);
         }
         if private_state.index == self.synced.index.as_deref() {
-            // Commits that were made without the index.
+            // The commits were made without changing the index.
             return Ok(private_state.refs.tip() == self.synced.refs.tip());
         }
         let base = IndexListing(fs::read(self.directory.join(BASE))?);
@@ -262,7 +262,7 @@ impl PrivateGit {
         }
     }
 
-    /// Takes git's lock on the index, which has the new one then, and notes that the
+    /// Takes git's lock on the index; the lock file contains the new index. Notes that the
     /// repository is about to change. `None` if another process has changed the index.
     async fn lock_index(
         &self,
@@ -281,8 +281,8 @@ impl PrivateGit {
         }
     }
 
-    /// The refs that both sides have after a takeover that has left these out: the next one
-    /// tries again.
+    /// The refs that both sides have after a takeover that left out these refs. The next takeover
+    /// tries them again.
     fn without(&self, left_out: &BTreeSet<String>, mut theirs: Refs) -> Refs {
         for name in left_out {
             match self.synced.refs.all.get(name) {
@@ -293,7 +293,7 @@ impl PrivateGit {
         theirs
     }
 
-    /// Puts the new index in place, and notes that nothing is left to do.
+    /// Puts the new index in place, and records that the takeover is complete.
     fn publish(
         &mut self,
         lock: Option<IndexLock>,
@@ -314,8 +314,8 @@ impl PrivateGit {
         Journal::remove(&self.directory)
     }
 
-    /// Brings the new objects into the repository. Returns what is staged in the private
-    /// directory, whose index has this stamp, and what of it has to be staged.
+    /// Transfers the new objects into the repository. Returns the entries of the private index,
+    /// which has this stamp, and the differences that the repository has to stage.
     async fn bring_objects(
         &self,
         theirs: &Refs,
@@ -338,8 +338,8 @@ impl PrivateGit {
         Ok((staged, difference))
     }
 
-    /// Refuses submodules that were not there: git reads the settings of a directory that
-    /// is one, and Codex can have written them.
+    /// Refuses submodules that did not exist before. Git reads the settings in a submodule's
+    /// directory, and Codex may have written them.
     async fn check_submodules(
         &mut self,
         source: Source,
@@ -360,7 +360,7 @@ impl PrivateGit {
             let new = NewCommits {
                 tips,
                 known: now,
-                // An interrupted run is looked at as it was when it last was imported.
+                // An interrupted run is compared with its state at its last import.
                 before: match self.first.all.is_empty() {
                     true => &self.synced.refs,
                     false => &self.first,
@@ -373,7 +373,7 @@ impl PrivateGit {
             return Ok(());
         };
         self.refused = added.into_iter().take(REFUSED_LIMIT).collect();
-        // What an interrupted run has left may be the user's by now.
+        // The remains of an interrupted run may belong to the user by now.
         let moved = match source {
             Source::LiveRun => self.move_refused().await?,
             Source::InterruptedRun | Source::RemovedWorktree => String::new(),
@@ -397,14 +397,14 @@ impl PrivateGit {
         Ok(moved.map_err(io::Error::other)?)
     }
 
-    /// Git for changes of the repository that are not given up halfway.
+    /// Git for changes of the repository that must not be cancelled halfway.
     fn git_for_moves(&self) -> Result<Git, GitError> {
         let mut git = self.git.in_repository()?.with_timeout(MOVE_TIMEOUT);
         git.invocation.bounds.halt = CancellationToken::new();
         Ok(git)
     }
 
-    /// Moves refs, and keeps what rewritten branches had.
+    /// Moves refs, and keeps the earlier tips of rewritten branches.
     async fn move_refs(&self, plan: &mut Plan, aside: &mut AsideRefs) -> Result<(), GitError> {
         let mut lines = plan.updates.concat();
         let (mut rewritten, mut refused) = (Vec::new(), Vec::new());
@@ -489,7 +489,8 @@ impl PrivateGit {
             let line = |key: &str| block.lines().find_map(|line| line.strip_prefix(key));
             let path = line("worktree ").map(PathBuf::from);
             let is_here = |path: PathBuf| path.canonicalize().is_ok_and(|it| it == layout.top);
-            // The main one comes first, by its git directory if that lies elsewhere.
+            // The main working tree comes first; if its git directory lies elsewhere, it is listed
+            // by that.
             let is_ours = match layout.is_linked() {
                 true => path.is_some_and(is_here),
                 false => number == 0,
@@ -501,7 +502,7 @@ impl PrivateGit {
         Ok(branches)
     }
 
-    /// The reflogs tell what was made here and what was fetched.
+    /// Copies the reflogs, which tell commits that were made here from fetched ones.
     fn copy_logs(&self) -> io::Result<()> {
         let (from, to) = (self.path().join("logs"), self.logs());
         let new = self.directory.join("logs.new");
@@ -560,7 +561,7 @@ async fn update(git: &Git, input: &str) -> Result<(), GitError> {
     git.output(&question, input.as_bytes()).await.map(drop)
 }
 
-/// How much may still be copied.
+/// The number of files and bytes that may still be copied.
 struct Budget {
     files: usize,
     bytes: u64,
@@ -578,8 +579,8 @@ impl Budget {
     }
 }
 
-/// Copies a directory of small files; a missing one is empty. What is something else than
-/// a file or a directory is left out.
+/// Copies a directory of small files; a missing one counts as empty. Entries that are neither files
+/// nor directories are left out.
 fn copy_files(from: &Path, to: &Path, left: &mut Budget) -> io::Result<()> {
     fs::create_dir(to)?;
     if !from.symlink_metadata().is_ok_and(|about| about.is_dir()) {

@@ -1,8 +1,8 @@
-//! Which of the changed remote-tracking refs are as the remote has them.
+//! Finds the changed remote-tracking refs that match the remote.
 //!
-//! Codex can write any commit into `refs/remotes/` of its git directory, and `git status`
-//! of the user's would then show nothing to push. So such a ref is taken over only where
-//! the remote has the same, by the settings from before the run.
+//! Codex can write any commit into `refs/remotes/` of its git directory, and the user's `git
+//! status` would then show nothing to push. So such a ref is taken over only if the remote,
+//! according to the settings from before the run, has the same commit.
 //!
 //! Source: git-fetch(1) for refspecs.
 
@@ -26,8 +26,8 @@ struct TrackingRef<'a> {
     id: &'a str,
 }
 
-/// The tracking refs of `theirs` that `now` has not, and that are as the remote has them.
-/// A ref that the remote does not report is not confirmed.
+/// The tracking refs of `theirs` that `now` lacks and that match the remote. A ref that the remote
+/// does not report is not confirmed.
 pub(super) async fn confirmed(
     git: &Git,
     now: &Refs,

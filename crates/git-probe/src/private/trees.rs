@@ -1,7 +1,7 @@
 //! The trees of new commits: their submodules and the number of their paths.
 //!
-//! Each distinct tree is read once. A tree can name the same subtree many times, so that it
-//! has more paths than git can list in any time and memory; such commits are refused.
+//! Each distinct tree is read once. A tree can contain the same subtree many times, and so have
+//! more paths than git could ever list. Such commits are refused.
 //!
 //! Source: git-cat-file(1), git-log(1), gitformat-pack(5).
 
@@ -28,7 +28,7 @@ const COMMITS: &[&str] = &[
 
 const READ: &[&str] = &["cat-file", "--batch"];
 
-/// Commits alone, in the same format.
+/// Only the given commits, in the same format.
 const KNOWN: &[&str] = &[
     "log",
     "--no-walk=unsorted",
@@ -38,8 +38,8 @@ const KNOWN: &[&str] = &[
     "--stdin",
 ];
 
-/// How many more paths a commit may have than the largest one from before the run. Commits
-/// of the run do not count: each could add as many as the limit.
+/// How many more paths a commit may have than the largest commit from before the run. Commits of
+/// the run are not compared with each other, or each could add as many paths as the limit.
 const ADDED_LIMIT: u64 = 1_000_000;
 
 /// How many distinct trees are read.
@@ -95,7 +95,8 @@ pub(super) struct NewCommits<'a> {
     pub(super) before: &'a Refs,
 }
 
-/// The paths that commits make submodules and that are none in one of their parents.
+/// The paths that a commit turns into submodules, and that are not submodules in any of its
+/// parents.
 ///
 /// # Errors
 ///
@@ -136,7 +137,7 @@ pub(super) async fn added_submodules(
 }
 
 impl NewCommits<'_> {
-    /// The commits that `refs` do not lead to, as git reads them.
+    /// The commits that `refs` do not lead to, in the format that git reads.
     fn since(&self, refs: &Refs) -> String {
         let tips = self.tips.iter().map(|tip| format!("{tip}\n"));
         let known = refs.all.values().map(|tip| format!("^{tip}\n"));
@@ -144,8 +145,8 @@ impl NewCommits<'_> {
     }
 }
 
-/// What was checked out before the run, and the commits from before it that new ones have
-/// as parents.
+/// The commit that was checked out before the run, and the commits from before the run that are
+/// parents of new ones.
 async fn commits_before(git: &Git, new: &NewCommits<'_>) -> Result<Vec<Commit>, GitError> {
     // Commits from before the run may have been pruned since.
     let question = [COMMITS, &["--ignore-missing"]].concat();
@@ -177,7 +178,7 @@ fn commit(line: &str) -> Option<(&str, Commit)> {
 }
 
 impl Trees<'_> {
-    /// Reads the trees of commits and all below them, a level at a time.
+    /// Reads the trees of commits and all trees below them, one level at a time.
     async fn read(&mut self, commits: impl Iterator<Item = &Commit>) -> Result<(), GitError> {
         let mut wanted: BTreeSet<String> = commits.map(|one| one.tree.clone()).collect();
         for _ in 0..DEPTH_LIMIT {
@@ -205,7 +206,7 @@ impl Trees<'_> {
         Err(too_deep().into())
     }
 
-    /// How many paths the largest of these commits has.
+    /// The number of paths in the largest of these commits.
     fn largest(&mut self, commits: &[Commit]) -> io::Result<u64> {
         let mut sizes = commits.iter().map(|one| Ok(self.size(&one.tree, 0)?.paths));
         sizes.try_fold(0, |largest, paths: io::Result<u64>| Ok(largest.max(paths?)))
@@ -247,7 +248,7 @@ impl Trees<'_> {
         Ok(size)
     }
 
-    /// The paths of the submodules in a root tree, whose size is known or asked for.
+    /// The paths of the submodules in a root tree. Its size must have been computed or requested.
     fn submodules(&mut self, root: &str) -> io::Result<BTreeSet<PathBuf>> {
         self.size(root, 0)?;
         let mut found = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! The repository whose submodules are watched: which they are, and what git reads there.
+//! The repository whose submodules are watched: lists the submodules, and the files that git reads
+//! in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -20,7 +21,7 @@ use super::visit::VisitResult;
 use crate::layout::{common_dir_in, gitdir_in, has_worktree};
 use crate::{Git, GitError};
 
-/// The largest index that is looked through, in bytes, and as git lists it.
+/// The largest index that is searched, in bytes, both as a file and as git's listing.
 const INDEX_LIMIT: u64 = 256 * 1024 * 1024;
 
 /// How long git may take to list an index.
@@ -29,7 +30,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest file whose contents are kept, in bytes. Git reads no longer `.git` file.
 pub(super) const FILE_LIMIT: u64 = 1024 * 1024;
 
-/// The contents that are kept of one hook, and of those of one git directory, in bytes.
+/// The most that is kept of the contents of one hook, and of all hooks of one git directory, in
+/// bytes.
 const HOOK_LIMIT: u64 = 64 * 1024;
 const HOOKS_LIMIT: u64 = 4 * 1024 * 1024;
 
@@ -37,26 +39,26 @@ const HOOKS_LIMIT: u64 = 4 * 1024 * 1024;
 const HOOK_ENTRIES: usize = 10_000;
 const HOOK_DEPTH: usize = 8;
 
-/// The mode of a submodule in an index, and the name of an index's part that refers to
-/// another file with more entries (gitformat-index(5)).
+/// Bytes that every index with submodules contains: the mode of a submodule, or the name of the
+/// part that refers to another file with more entries (gitformat-index(5)).
 const MARKS: [&[u8]; 2] = [&[0, 0, 0xe0, 0], b"link"];
 
 /// A repository and its git program.
 #[derive(Debug, Clone)]
 pub(super) struct RepoContext {
     git: Git,
-    /// All absolute and without links.
+    /// The top directory; like all paths here, absolute and without links.
     top: PathBuf,
     git_dir: PathBuf,
     common_dir: PathBuf,
-    /// The paths that have nothing where the file before could not be written.
+    /// The paths that were moved aside, and where the earlier file could not be written yet.
     unwritten: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl RepoContext {
     pub(super) fn of(git: &Git) -> Self {
         let mut own = git.clone();
-        // It is needed also where the run is not wanted any more.
+        // Protection is needed even if the run has been cancelled.
         own.invocation.bounds.halt = CancellationToken::new();
         own.invocation.bounds.timeout = TIMEOUT;
         own.invocation.bounds.limit = INDEX_LIMIT;
@@ -76,12 +78,12 @@ impl RepoContext {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index of the top, unless it lists no submodule for sure.
+    /// The contents of the top's index; `None` if the index certainly lists no submodule.
     pub(super) fn index(&self) -> io::Result<Option<Vec<u8>>> {
         index_of_submodules(&self.git_dir.join("index"))
     }
 
-    /// The submodules that an index lists. Git reads a copy, which nobody can change.
+    /// The submodules that an index lists. Git reads a copy, which nobody else can change.
     pub(super) async fn listed(&self, index: Vec<u8>) -> Result<Vec<PathBuf>, GitError> {
         let copy = self.git.view().join("submodules.index");
         fs::write(&copy, index)?;
@@ -92,7 +94,7 @@ impl RepoContext {
         Ok(submodules_in(&output?))
     }
 
-    /// The files that the index of the top lists, each with a NUL behind its path.
+    /// The files that the top's index lists. Each path ends with a NUL.
     pub(super) async fn files(&self) -> Result<Vec<u8>, GitError> {
         let mut git = self.git.clone();
         git.set("GIT_INDEX_FILE", self.git_dir.join("index"));
@@ -159,8 +161,8 @@ impl RepoContext {
         Directory::open(&self.top)?.below(path)
     }
 
-    /// The git directory of a submodule, and the one that `commondir` in it names, without
-    /// links. Git follows a link in place of `.git`.
+    /// The git directory of a submodule, and the directory that `commondir` in it names, without
+    /// links. A link in place of `.git` is followed, as git follows it.
     ///
     /// # Errors
     ///
@@ -217,7 +219,7 @@ impl RepoContext {
         }
     }
 
-    /// The index of a submodule, unless it lists none for sure.
+    /// The contents of a submodule's index; `None` if the index certainly lists no submodule.
     pub(super) fn index_below(&self, path: &Path, dot_git: &Entry) -> io::Result<Option<Vec<u8>>> {
         match self.git_dirs(path, dot_git)?.first() {
             Some(git_dir) => index_of_submodules(&git_dir.join("index")),
@@ -297,7 +299,7 @@ pub(super) fn refused(error: &DirectoryError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// The contents of an index, unless it lists no submodule for sure.
+/// The contents of an index; `None` if the index certainly lists no submodule.
 fn index_of_submodules(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let index = match read(path, INDEX_LIMIT, Links::Refused) {
         Ok(index) => index,

@@ -1,8 +1,8 @@
 //! Directories that Codex may have changed, entered one component at a time.
 //!
-//! No symbolic link is followed. What was seen under a name is what is moved or written
-//! beside, as all of it goes through the descriptor of the directory. Nothing is waited
-//! for: only regular files are opened.
+//! No symbolic link is followed. All operations go through the descriptor of the directory, so an
+//! entry that was inspected under a name is the entry that is moved. Nothing blocks: only regular
+//! files are opened.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,11 +22,10 @@ use super::shown;
 use super::state::{Bytes, Entry, FileStamp};
 use crate::platform::{ENTER, READ_DIRECTORY, set_mode};
 
-/// The most entries that are read of a directory.
+/// The most entries of a directory that are read.
 const NAMES_LIMIT: usize = 1_000_000;
 
-/// How much of a name is kept when an entry is moved aside, in bytes: a name has 255 at
-/// the most.
+/// How much of a name is kept when an entry is moved aside, in bytes. A name has at most 255 bytes.
 const NAME_KEPT: usize = 200;
 
 /// A directory that was entered.
@@ -55,23 +54,23 @@ pub(super) enum DirectoryError {
 pub(super) struct MovedAside {
     /// Its new path.
     pub(super) path: PathBuf,
-    /// What was renamed in it, with the new name.
+    /// Entries that were renamed in it, with their new names.
     pub(super) renamed: Vec<(PathBuf, OsString)>,
     /// Why something in it could not be renamed.
     pub(super) failure: Option<String>,
 }
 
-/// A file has not been put in place of an entry.
+/// The failure to put a file in place of an entry.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(super) struct ReplaceError {
-    /// The entry, if it is not in its place any more: nothing is there now.
+    /// The entry, if it has already been moved aside: then nothing is in its place now.
     pub(super) moved: Option<MovedAside>,
     error: io::Error,
 }
 
 impl Directory {
-    /// The directory of an absolute path, none of whose components may be a link.
+    /// Opens the directory at an absolute path. No component of the path may be a link.
     pub(super) fn open(path: &Path) -> Result<Self, DirectoryError> {
         let path = path.strip_prefix("/").map_err(|_| DirectoryError::Gone)?;
         let fd = openat(CWD, "/", ENTER, Mode::empty());
@@ -82,7 +81,7 @@ impl Directory {
         root.below(path)
     }
 
-    /// The directory below this one by a relative path.
+    /// Opens a directory below this one, by a relative path.
     pub(super) fn below(&self, path: &Path) -> Result<Self, DirectoryError> {
         let mut directory = Self {
             fd: self.fd.try_clone().map_err(DirectoryError::Refused)?,
@@ -97,7 +96,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The directory of this name in this one.
+    /// Opens the subdirectory of this name.
     pub(super) fn enter(&self, name: &OsStr) -> Result<Self, DirectoryError> {
         let path = self.path.join(name);
         match self.stat(name) {
@@ -145,8 +144,8 @@ impl Directory {
         Ok(names)
     }
 
-    /// What lies under a name of this directory. The contents of a file are kept up to
-    /// `limit` bytes; `None` reads none.
+    /// Reads the entry of this name. The contents of a file are kept up to `limit` bytes; `None`
+    /// keeps none.
     pub(super) fn entry(&self, name: &OsStr, limit: Option<u64>) -> io::Result<Entry> {
         let Some(stat) = self.stat(name)? else {
             return Ok(Entry::Missing);
@@ -176,17 +175,17 @@ impl Directory {
         })
     }
 
-    /// Gives an entry a name in `aside` that git looks for nowhere. A directory is no
-    /// repository to git there.
+    /// Moves an entry to a new name in `aside`, where git does not look for it. A directory is
+    /// changed so that git does not take it for a repository there.
     pub(super) fn move_aside(&self, name: &OsStr, aside: &Self) -> io::Result<MovedAside> {
         let new = aside.free_name(name);
         self.rename(name, aside, &new)?;
         Ok(aside.disarmed(&new))
     }
 
-    /// Puts a file in place of an entry, which gets a name in `aside`. The file is on the
-    /// disk before anything is renamed, and where the file system can exchange two names
-    /// there is no moment without either.
+    /// Puts a file in place of an entry, which is moved to a new name in `aside`. The file is on
+    /// the disk before anything is renamed. If the file system can exchange two names, one of the
+    /// two is in place at every moment.
     pub(super) fn replace(
         &self,
         name: &OsStr,
@@ -215,7 +214,7 @@ impl Directory {
         }
     }
 
-    /// Removes the file that was to take the place.
+    /// Removes the file that was meant to replace the entry.
     fn not_replaced(
         &self,
         new: &OsStr,
@@ -227,7 +226,7 @@ impl Directory {
         ReplaceError { moved, error }
     }
 
-    /// A new name for an entry. It begins with no dot, so that it is seen.
+    /// An unused name for an entry. It does not begin with a dot, so that people see it.
     fn free_name(&self, name: &OsStr) -> OsString {
         let name = name.as_bytes();
         let bare = name.strip_prefix(b".").unwrap_or(name);
@@ -236,7 +235,7 @@ impl Directory {
         new
     }
 
-    /// Writes a file that is not there, and removes it if that fails.
+    /// Writes a new file, and removes it if writing fails.
     fn write_new(&self, name: &OsStr, bytes: &[u8], mode: RawMode) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let own = Mode::RUSR | Mode::WUSR;
@@ -260,7 +259,8 @@ impl Directory {
         self.with_permission(|| other.with_permission(exchange))
     }
 
-    /// A directory with `HEAD` or `.git` is a repository to a git that is started in it.
+    /// Renames `HEAD` and `.git` in a directory: with them, it would be a repository to a git that
+    /// is started in it.
     fn disarmed(&self, name: &OsStr) -> MovedAside {
         let mut aside = MovedAside {
             path: self.path.join(name),
@@ -306,15 +306,15 @@ impl Directory {
         }
     }
 
-    /// Codex may have taken away the permission to read or write here, which git does not
-    /// need. It is given for as long as `act` takes.
+    /// Runs `act`. If the user lacks permission to read or write here, they get it while `act`
+    /// runs: Codex may have removed the permission, which git does not need.
     fn with_permission<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) => {
                 let before = Mode::from_raw_mode(fstat(&self.fd)?.st_mode);
                 set_mode(&self.fd, before | Mode::RWXU)?;
                 let done = act();
-                // The directory is the user's as before, only with more permission.
+                // A failure only leaves the user's directory with more permissions than before.
                 let _ = set_mode(&self.fd, before);
                 done
             }

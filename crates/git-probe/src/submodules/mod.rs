@@ -1,11 +1,11 @@
 //! Keeps Codex from having programs run through the submodules of a repository.
 //!
-//! The user's `git status` runs another git in each directory that the index lists as a
-//! submodule (mode 160000), with the settings that it finds there. Codex's sandbox keeps
-//! `.git` at the top from being written, and with it the git directories of submodules in
-//! `.git/modules`, but neither a submodule's own `.git` nor a git directory that lies
-//! elsewhere. So their state is recorded before Codex begins, compared while its commands
-//! are stopped, and restored where it differs.
+//! The user's `git status` runs another git in each directory that the index lists as a submodule
+//! (mode 160000), with the settings that this git finds there. Codex's sandbox protects `.git` at
+//! the top from being written, and with it the git directories of submodules in `.git/modules`. It
+//! protects neither a submodule's own `.git` nor a git directory that lies elsewhere. So their
+//! state is recorded before Codex begins, compared while its commands are stopped, and restored
+//! where it differs.
 //!
 //! | what git reads | may change | compared |
 //! | --- | --- | --- |
@@ -14,16 +14,16 @@
 //! | settings and hooks of a git directory elsewhere | yes | yes |
 //! | its index, which can list more submodules | yes | read again each time |
 //!
-//! - `context`: which submodules there are, and the state of one.
+//! - `context`: lists the submodules, and records the state of one.
 //! - `state`: recorded state, and the action for each difference.
 //! - `restore`: restores one submodule.
-//! - `visit`: what a visit of one found and did.
-//! - `notes`: the recorded state on the disk, shared by the runs that live at once.
+//! - `visit`: the result of a visit to one submodule.
+//! - `notes`: the recorded state on the disk, shared by the runs that are active at the same time.
 //! - `directory`: opening and renaming without following links.
-//! - `nested`: repositories that are made in directories of the repository's own files.
+//! - `nested`: repositories that are created in directories of the repository's own files.
 //! - `programs`: files of the working tree that git uses by the user's settings.
-//! - `search`: finds other repositories in the working tree. Those that were there before
-//!   are recorded as submodules are; new ones are named at the end.
+//! - `search`: finds other repositories in the working tree. Those that existed before are recorded
+//!   as submodules are; new ones are named at the end.
 //!
 //! Source: gitsubmodules(7), gitrepository-layout(5), git-config(1).
 
@@ -62,11 +62,11 @@ pub(crate) use self::context::submodules_in;
 pub(crate) use self::nested::directories_in;
 pub(super) use self::nested::move_aside;
 
-/// How many submodules that are not recorded are visited below one other, or below the
+/// The most unrecorded submodules that are visited below a single other submodule, or below the
 /// top.
 const LIMIT: usize = 1000;
 
-/// How long it may take to visit all submodules.
+/// How long the visits to all submodules may take.
 const BUDGET: Duration = Duration::from_secs(60);
 
 const DOT_GIT: &str = ".git";
@@ -92,7 +92,7 @@ struct Watch {
 }
 
 impl Submodules {
-    /// For work where there is no repository.
+    /// The value for work outside of a repository.
     pub fn none() -> Self {
         Self {
             watch: None,
@@ -102,13 +102,13 @@ impl Submodules {
         }
     }
 
-    /// Records the state of the repository's submodules, and returns what the user has to
-    /// know. Codex must not be able to write yet. If another run lives, what that one has
-    /// recorded counts. If one was killed, its submodules are restored first.
+    /// Records the state of the repository's submodules, and returns warnings for the user. Codex
+    /// must not be able to write yet. If another run is active, the state that it has recorded is
+    /// used. If a run was killed, its submodules are restored first.
     ///
     /// # Errors
     ///
-    /// [`GitError`] if git does not list them, or if the notes cannot be written.
+    /// [`GitError`] if git cannot list the submodules, or if the notes cannot be written.
     pub async fn note(git: &Git) -> Result<(Self, Vec<String>), GitError> {
         let context = RepoContext::of(git);
         let no_home =
@@ -153,8 +153,8 @@ impl Submodules {
         Ok((noted, warnings))
     }
 
-    /// Restores what Codex has changed, so that git runs nothing of it, and returns what
-    /// the user has to know. Codex's commands must not be running.
+    /// Restores the entries that Codex has changed, so that git runs no program because of them,
+    /// and returns warnings for the user. Codex's commands must not be running.
     pub async fn restore(&self) -> Vec<String> {
         let mut warnings = match &self.watch {
             Some(watch) => restore(&watch.context, &watch.top, &watch.notes).await,
@@ -172,8 +172,8 @@ impl Submodules {
         warnings
     }
 
-    /// Names the repositories that were made in the working tree. They may be what the user
-    /// has asked for, so they stay.
+    /// Names the repositories that were created in the working tree. They stay, as they may be what
+    /// the user has asked for.
     async fn new_repositories(&self) -> Vec<String> {
         let Some((context, _)) = &self.plain else {
             return Vec::new();
@@ -213,7 +213,7 @@ impl Submodules {
         warnings
     }
 
-    /// Names the files that git uses by the user's settings and that have changed.
+    /// Names the changed files that git uses by the user's settings.
     async fn changed_programs(&self) -> Vec<String> {
         let Some(programs) = self.programs.clone() else {
             return Vec::new();
@@ -250,7 +250,7 @@ impl Submodules {
 /// How many new repositories are named.
 const NAMED: usize = 10;
 
-/// Takes the lock of a run that lives, with the notes that count.
+/// Takes the lock of an active run, and returns it with the notes that apply.
 async fn begin(
     context: &RepoContext,
     top: &[PathBuf],
@@ -308,7 +308,7 @@ async fn record(context: &RepoContext, top: &[PathBuf]) -> (Notes, Vec<String>) 
     (notes, warnings)
 }
 
-/// Restores by the notes of a run that was killed.
+/// Restores submodules by the notes of a killed run.
 async fn restore_left(
     context: &RepoContext,
     top: &[PathBuf],
@@ -336,7 +336,7 @@ async fn restore(context: &RepoContext, top: &[PathBuf], notes: &Arc<Notes>) -> 
     walk(context, top, &notes.submodules, look, |_, _| {}).await
 }
 
-/// Visits each submodule, those that are recorded first, and those of submodules too.
+/// Visits each submodule, recorded ones first, and their own submodules too.
 async fn walk<V: FnOnce() -> VisitResult + Send + 'static>(
     context: &RepoContext,
     top: &[PathBuf],

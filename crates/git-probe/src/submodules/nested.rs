@@ -1,12 +1,12 @@
-//! Repositories that Codex makes in directories with files of the repository.
+//! Repositories that Codex creates in directories with files of the repository.
 //!
-//! At the top, git takes such files for the repository's and never looks into the new
-//! `.git`, nor names it. Whoever runs git in that directory gets the new repository, with
-//! the settings that Codex has written; the prompts of many shells run `git status` in each
-//! directory that is entered. So a `.git` that was not there before is moved aside.
+//! At the top, git takes such files for the repository's. It never looks into the new `.git`, and
+//! does not report it. But git that is run in that directory uses the new repository, with the
+//! settings that Codex has written, and the prompts of many shells run `git status` in each
+//! directory that the user enters. So a `.git` that did not exist before is moved aside.
 //!
-//! A directory with a `HEAD` beside `objects` and `refs` is a repository to git without a
-//! `.git`. Where one of these directories has become one, its `HEAD` is moved aside.
+//! Even without a `.git`, git takes a directory with a `HEAD`, `objects` and `refs` for a
+//! repository. If one of these directories has become such a repository, its `HEAD` is moved aside.
 //!
 //! A new directory with a repository in it is left alone, and named at the end.
 
@@ -20,17 +20,17 @@ use super::directory::{Directory, DirectoryError, MovedAside};
 use super::search::is_bare;
 use super::{DOT_GIT, shown};
 
-/// How many directories are watched.
+/// The most directories that are watched.
 const LIMIT: usize = 100_000;
 
 /// The file that makes a directory without `.git` a repository.
 const HEAD: &str = "HEAD";
 
-/// How many are named.
+/// The most directories that a warning names.
 const NAMED: usize = 10;
 
-/// Directories with files of the repository that were no repositories before Codex began:
-/// paths from the top.
+/// Directories with files of the repository that were not repositories before Codex began, as paths
+/// from the top.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlainDirectories {
     without_git: Vec<PathBuf>,
@@ -53,8 +53,8 @@ impl PlainDirectories {
         }
     }
 
-    /// Moves aside what makes one of them a repository now, and returns what the user has
-    /// to know.
+    /// Moves aside the entries that make one of these directories a repository now, and returns
+    /// warnings for the user.
     pub(super) fn restore(&self, context: &RepoContext) -> Vec<String> {
         let top = context.top();
         let planted = self
@@ -79,8 +79,8 @@ fn has_git(context: &RepoContext, path: &Path) -> bool {
     git.symlink_metadata().is_ok()
 }
 
-/// Moves aside the `.git` in a directory below the top, if there is one, and returns what
-/// the user has to know.
+/// Moves aside the `.git` in a directory below the top, if there is one, and returns a warning for
+/// the user.
 pub(crate) fn move_aside(top: &Path, path: &Path) -> Option<String> {
     move_entry_aside(top, path, DOT_GIT)
 }
@@ -90,7 +90,7 @@ fn move_entry_aside(top: &Path, path: &Path, entry: &str) -> Option<String> {
     let directory = Directory::open(top).and_then(|top| top.below(path));
     let aside = match directory {
         Ok(directory) => directory.move_aside(OsStr::new(entry), &directory),
-        // What a link leads to is no directory of the repository.
+        // The target of a link is not a directory of the repository.
         Err(DirectoryError::Gone | DirectoryError::Link(_)) => return None,
         Err(DirectoryError::Refused(error)) => Err(error),
     };

@@ -1,11 +1,10 @@
-//! The recorded states of a repository's submodules, in the state directory, out of
-//! Codex's reach.
+//! The recorded states of a repository's submodules, in the state directory, where Codex cannot
+//! write.
 //!
-//! There is one directory per git directory. Each run holds a shared lock on the file
-//! `lock` in it while it lives, and the runs that live at the same time use the same
-//! `notes.json`. So a run never records what another one's Codex has planted, and the
-//! notes of a run that was killed are there for the next one. The last run removes the
-//! directory.
+//! There is one directory per git directory. Each run holds a shared lock on the file `lock` in it
+//! while it is active, and runs that are active at the same time use the same `notes.json`. So a
+//! run never records entries that another run's Codex has planted, and the next run finds the notes
+//! of a run that was killed. The last active run removes the directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -29,8 +28,8 @@ const DIRECTORY: &str = "git-submodules";
 const LOCK: &str = "lock";
 const NOTES: &str = "notes.json";
 
-/// How long a run waits for another one that restores and records (3 min, more than both
-/// may take), and the pause between two attempts.
+/// How long a run waits for another one that restores and records (3 min, more than both may take),
+/// and the pause between two attempts.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3 * 60);
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
@@ -39,7 +38,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Notes {
     /// By their paths from the top.
     pub(super) submodules: BTreeMap<Bytes, SubmoduleState>,
-    /// Absolute paths that have nothing where the file before could not be written.
+    /// Absolute paths that were moved aside, and where the earlier file could not be written yet.
     pub(super) unwritten: Vec<Bytes>,
 }
 
@@ -47,12 +46,12 @@ pub(super) struct Notes {
 #[derive(Debug, Clone)]
 pub(super) struct NotesDirectory(PathBuf);
 
-/// The start of a run's protection.
+/// The situation in which a run begins its protection.
 #[derive(Debug)]
 pub(super) enum RunStart {
-    /// No other run lives. The notes are those of a killed run.
+    /// No other run is active. Holds the notes of a killed run, if there are any.
     Alone(ExclusiveLock, Option<io::Result<Notes>>),
-    /// Another run lives, and these are its notes.
+    /// Another run is active. Holds that run's notes.
     Shared(SharedLock, Notes),
     /// Another run is recording or restoring.
     Wait,
@@ -62,7 +61,7 @@ pub(super) enum RunStart {
 #[derive(Debug)]
 pub(super) struct ExclusiveLock(SharedLock);
 
-/// The lock of a run that lives, held until this is dropped.
+/// The lock of an active run, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct SharedLock {
     directory: PathBuf,
@@ -76,7 +75,7 @@ impl NotesDirectory {
         Self(state.join(DIRECTORY).join(name))
     }
 
-    /// Whether a run lives, or was killed.
+    /// Whether there are notes: of an active run, or of a killed one.
     pub(super) fn is_there(&self) -> bool {
         self.0.join(NOTES).exists()
     }
@@ -118,15 +117,14 @@ impl NotesDirectory {
         match (is_alone, notes) {
             (true, notes) => Ok(RunStart::Alone(ExclusiveLock(lock), notes)),
             (false, Some(notes)) => Ok(RunStart::Shared(lock, notes?)),
-            // The other run has not begun.
+            // The other run has not written its notes yet.
             (false, None) => Ok(RunStart::Wait),
         }
     }
 }
 
 impl ExclusiveLock {
-    /// Writes the notes and lets other runs live. `None` if one of them was faster to take
-    /// the lock.
+    /// Writes the notes, and admits other runs. `None` if another run was faster to take the lock.
     ///
     /// # Errors
     ///
@@ -146,14 +144,15 @@ impl ExclusiveLock {
         let directory = &self.0.directory;
         fs::remove_file(directory.join(NOTES))?;
         fs::remove_file(directory.join(LOCK))?;
-        // It is another run's if there is a new lock in it.
+        // A failure is ignored: if the directory has a new lock in it, it belongs to another run.
         let _ = fs::remove_dir(directory);
         Ok(())
     }
 }
 
 impl SharedLock {
-    /// Removes the notes if no other run lives, or writes what has to be restored yet.
+    /// Removes the notes if no other run is active. Otherwise writes the list of files that must
+    /// still be restored.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! Files of the working tree that git uses because a setting leads there: hooks and
-//! included settings, and programs that settings name.
+//! Files of the working tree that git uses because of a setting: hooks, included settings, and
+//! programs that settings name.
 //!
-//! Codex may write these, and the user's next git command runs them. They may be what the
-//! user has asked for, so they stay: hashes from before the run tell which have changed.
+//! Codex may write these files, and the user's next git command runs them. They may be what the
+//! user has asked for, so they stay. Hashes from before the run show which of them have changed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,8 +23,8 @@ use safe_files::home_directory::home_directory;
 use safe_files::untrusted_file::Links;
 use safe_files::untrusted_file::read;
 
-/// How many files are hashed, how deep they lie below a directory, and the longest one in
-/// bytes. Of a longer one, its size and times are compared.
+/// The most files that are hashed, how deep they may lie below a directory, and the longest one in
+/// bytes. Longer files are compared by size and times.
 const FILES: usize = 1_000;
 const DEPTH: usize = 2;
 const LONGEST: u64 = 1024 * 1024;
@@ -35,8 +35,8 @@ const NAMED: usize = 10;
 /// How many entries of one directory are read.
 const ENTRIES: usize = 100_000;
 
-/// Settings whose values are commands: the keys, or how they begin and end. One that ends
-/// with a dot is the beginning of a key.
+/// Settings whose values are commands, by their keys, or by the beginnings and ends of keys. An
+/// entry that ends with a dot is the beginning of a key.
 const COMMANDS: [(&str, &str); 37] = [
     ("alias.", ""),
     ("browser.", ".cmd"),
@@ -91,7 +91,7 @@ pub(super) struct ProgramFiles {
 #[derive(Debug, Clone, Default)]
 struct Hashes {
     all: BTreeMap<PathBuf, String>,
-    /// Whether there are more than are hashed.
+    /// Whether there are more files than the limit.
     has_more: bool,
 }
 
@@ -112,7 +112,7 @@ impl ProgramFiles {
         found
     }
 
-    /// Adds a file or directory of the working tree, which may be missing still.
+    /// Adds a file or directory of the working tree, which need not exist yet.
     fn add(&mut self, git: &Git, place: &Path, key: &str) {
         let resolved = resolved(place);
         let layout = git.layout();
@@ -130,7 +130,7 @@ impl ProgramFiles {
         self.before.has_more.then(|| incomplete(&self.places))
     }
 
-    /// The changes since then, in words for the user.
+    /// The changes since the run began, in words for the user.
     pub(super) fn changes(&self) -> Vec<String> {
         let now = self.hashes_now();
         let mut changed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -159,8 +159,8 @@ impl ProgramFiles {
         hashes
     }
 
-    /// The files from before the run, and new ones. Where not all were hashed before it,
-    /// nobody knows which are new.
+    /// The current hashes of the earlier files, and of new ones. If not all files were hashed
+    /// before the run, new files are left out, as they cannot be told from earlier ones.
     fn hashes_now(&self) -> Hashes {
         let mut known = Hashes::default();
         for path in self.before.all.keys() {
@@ -207,7 +207,7 @@ fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
     let value = setting.value();
     if key == "core.hookspath" {
         let hooks = expanded(&layout.top, value);
-        // Those of husky run what lies beside their directory.
+        // Hooks of husky run files next to their directory.
         let beside = hooks.ends_with("_").then(|| hooks.parent()).flatten();
         return beside
             .map(Path::to_owned)
@@ -222,7 +222,7 @@ fn places(git: &Git, setting: &Setting) -> Vec<PathBuf> {
     if !is_command(&key) {
         return Vec::new();
     }
-    // A shell command begins with `!` where git also takes the name of a program.
+    // Where git takes the name of a program or a shell command, a shell command begins with `!`.
     let value = value.to_string_lossy();
     let command = value.trim_start_matches('!');
     let words = shlex::split(command).unwrap_or_else(|| vec![command.to_owned()]);
@@ -253,8 +253,8 @@ fn expanded(base: &Path, value: &OsStr, variable: impl Fn(&str) -> Option<OsStri
 }
 
 impl Hashes {
-    /// Adds a file, or those in a directory and so many levels below, in the order of
-    /// their names.
+    /// Adds a file, or the files in a directory down to `depth` levels, in the order of their
+    /// names.
     fn add_below(&mut self, path: &Path, depth: usize) {
         let Ok(about) = fs::metadata(path) else {
             return;

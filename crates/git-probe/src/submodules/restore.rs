@@ -1,4 +1,4 @@
-//! Restores one submodule: what was planted is moved aside, what was there is written.
+//! Restores one submodule: moves planted entries aside, and writes the earlier ones back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use super::state::{
 use super::visit::VisitResult;
 use super::{DOT_GIT, shown};
 
-/// A name in a directory, and where what lies there is moved.
+/// A name in a directory, and the destination to which its entry is moved.
 struct Slot<'a> {
     directory: &'a Directory,
     name: &'a OsStr,
@@ -29,7 +29,7 @@ impl Slot<'_> {
 }
 
 impl RepoContext {
-    /// Restores a submodule. One that is not recorded had nothing.
+    /// Restores a submodule. A submodule without a record had no entries before.
     pub(super) fn restore(&self, path: &Path, before: Option<&SubmoduleState>) -> VisitResult {
         let absent = SubmoduleState::ABSENT;
         let before = before.unwrap_or(&absent);
@@ -76,7 +76,8 @@ impl RepoContext {
         visit
     }
 
-    /// A file that is as before may lead elsewhere by a link on the way.
+    /// Checks the git directories: an unchanged file may lead elsewhere because of a link on the
+    /// way.
     fn check_git_dirs(
         &self,
         visit: &mut VisitResult,
@@ -100,7 +101,7 @@ impl RepoContext {
     fn restore_git_dir(&self, visit: &mut VisitResult, before: &GitDirState) {
         let git_dir = match Directory::open(before.path.as_path()) {
             Ok(git_dir) => git_dir,
-            // Git runs nothing because of what is not there.
+            // Git runs nothing because of a missing directory.
             Err(DirectoryError::Gone) => return,
             Err(error) => return visit.failures.push(error.to_string()),
         };
@@ -131,14 +132,14 @@ impl RepoContext {
             Ok(directory) => {
                 self.restore_hooks(visit, &git_dir, &directory, Path::new(""), hooks);
             }
-            // A link is the one from before now.
+            // The link is the same as before: changed ones have been replaced by now.
             Err(DirectoryError::Gone | DirectoryError::Link(_)) => {}
             Err(error) => visit.failures.push(error.to_string()),
         }
     }
 
-    /// Restores the hooks in a directory, one by one. They are moved to the git directory,
-    /// where no hook runs them.
+    /// Restores the hooks in a directory, one by one. Planted hooks are moved to the git directory,
+    /// where git does not run them.
     fn restore_hooks(
         &self,
         visit: &mut VisitResult,

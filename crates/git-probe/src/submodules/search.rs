@@ -1,5 +1,4 @@
-//! Searches a working tree for the git repositories in it, also where git at the top
-//! ignores them.
+//! Searches a working tree for git repositories, including those that git at the top ignores.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -15,7 +14,8 @@ const BUDGET: Duration = Duration::from_secs(5);
 /// How many directories a warning names.
 const NAMED: usize = 3;
 
-/// The files that make a directory a repository without a `.git`, or one of a linked worktree.
+/// The entries that make a directory with a `HEAD` a repository without a `.git`: both of [`BARE`],
+/// or [`COMMON_DIR`], as in the git directory of a linked worktree.
 const BARE: [&str; 2] = ["objects", "refs"];
 const COMMON_DIR: &str = "commondir";
 
@@ -61,7 +61,7 @@ impl SearchResult {
         let path = top.join(&directory);
         let is_top = directory.as_os_str().is_empty();
         if !is_top && is_bare(&path) {
-            // It can be made to look like one, with others below it.
+            // A directory can be made to look like a repository and still have others below it.
             self.repositories.insert(directory.clone());
         }
         let Ok(entries) = fs::read_dir(&path) else {

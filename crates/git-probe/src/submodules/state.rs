@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use rustix::fs::RawMode;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The entries of a git directory by which git runs programs, or reads the settings of
-/// another one, in the order in which they are restored. Those in `hooks` follow.
+/// The entries of a git directory because of which git runs programs, or reads the settings of
+/// another directory, in the order in which they are restored. The entries in `hooks` follow.
 pub(super) const SENSITIVE_ENTRIES: [(Option<&str>, &str); 6] = [
     (None, "commondir"),
     (None, "config"),
@@ -25,7 +25,7 @@ pub(super) const SENSITIVE_ENTRIES: [(Option<&str>, &str); 6] = [
 /// The directory of a git directory whose entries are recorded one by one.
 pub(super) const HOOKS: &str = "hooks";
 
-/// A path, or the contents of a file. JSON has neither, so Base64 stands for them there.
+/// A path, or the contents of a file. JSON can represent neither, so they are stored as Base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
@@ -64,9 +64,9 @@ impl<'de> Deserialize<'de> for Bytes {
 pub(super) enum SubmoduleState {
     /// The state could not be recorded, so the submodule stays unchanged.
     Unknown,
-    /// Its path leads through a symbolic link, where git does not follow.
+    /// The submodule's path leads through a symbolic link, which git does not follow.
     BehindLink,
-    /// Its directory could be opened, or was not there.
+    /// The submodule's directory could be opened, or did not exist.
     Reached {
         /// `.git` in the submodule.
         dot_git: Entry,
@@ -93,8 +93,8 @@ pub(super) struct GitDirState {
     pub(super) path: Bytes,
     /// One for each of [`SENSITIVE_ENTRIES`].
     pub(super) entries: Vec<Entry>,
-    /// All that lies below `hooks`, by its path from there. `None` where there is too much
-    /// to record, or where it cannot be read.
+    /// All entries below `hooks`, by their paths from there. `None` if they are too many to record,
+    /// or cannot be read.
     pub(super) hooks: Option<BTreeMap<Bytes, Entry>>,
 }
 
@@ -105,18 +105,18 @@ pub(super) enum Entry {
     Missing,
     /// A file of these contents.
     File {
-        /// All of it.
+        /// The whole contents.
         bytes: Bytes,
         /// Its permissions.
         mode: RawMode,
     },
-    /// A directory, whatever is in it.
+    /// A directory. Its contents are not compared.
     Directory,
     /// A link, a pipe, or a file that is too long to be kept or cannot be read.
     Other {
-        /// Tells it from another one.
+        /// The stamp that distinguishes it from other entries.
         stamp: FileStamp,
-        /// The target of a link, empty for all else.
+        /// The target of a link; empty for other kinds of entries.
         target: Bytes,
     },
 }
@@ -135,11 +135,10 @@ pub(super) struct FileStamp {
 /// The target of a `.git` file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GitdirTarget {
-    /// To a git directory of this submodule that Codex cannot write: it lies in `modules`
-    /// of the repository, and its `core.worktree` names the submodule. The settings there
-    /// are the user's.
+    /// A git directory of this submodule that Codex cannot write to: it lies in `modules` of the
+    /// repository, and its `core.worktree` names the submodule. The settings there are the user's.
     IntoRepository,
-    /// Anywhere else, or there is no such file.
+    /// Any other directory, or there is no such file.
     Elsewhere,
 }
 
@@ -150,12 +149,12 @@ pub(super) enum RestoreAction<'a> {
     Leave,
     /// The entry is moved aside.
     MoveAside,
-    /// A file with these contents and permissions takes its place, and it is moved aside.
+    /// The entry is moved aside, and a file with these contents and permissions takes its place.
     WriteBack(&'a [u8], RawMode),
 }
 
-/// Compares an entry with what it was. `is_unwritten` is set where a file was moved aside
-/// and the one before could not be written yet.
+/// Compares an entry with the recorded one. `is_unwritten` is set if an entry was moved aside and
+/// the earlier file could not be written yet.
 pub(super) fn restore_action<'a>(
     before: &'a Entry,
     now: &Entry,
@@ -167,7 +166,7 @@ pub(super) fn restore_action<'a>(
         (Entry::File { bytes, mode }, Entry::Missing) if is_unwritten => {
             RestoreAction::WriteBack(&bytes.0, *mode)
         }
-        // Git runs nothing because of what is not there.
+        // Git runs nothing because of a missing entry.
         (_, Entry::Missing) => RestoreAction::Leave,
         // The user has checked out the submodule, or another branch.
         (_, Entry::File { .. }) if target == GitdirTarget::IntoRepository => RestoreAction::Leave,

@@ -14,7 +14,7 @@ const ACTIONS_SHOWN: usize = 20;
 /// The result of a visit to one submodule.
 #[derive(Debug, Default)]
 pub(super) struct VisitResult {
-    /// `None` where it could not be recorded, or the submodules below could not.
+    /// The recorded state; `None` if it, or the submodules below, could not be determined.
     pub(super) state: Option<SubmoduleState>,
     /// An index that may list submodules.
     pub(super) index: Option<Vec<u8>>,
@@ -30,7 +30,7 @@ impl VisitResult {
         }
     }
 
-    /// Returns whether it is known which submodules there are below.
+    /// Takes an index that may list submodules. Returns whether the submodules below are known.
     pub(super) fn take_index(&mut self, index: io::Result<Option<Vec<u8>>>) -> bool {
         match index {
             Ok(index) => {
