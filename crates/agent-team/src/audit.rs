@@ -1,9 +1,9 @@
 //! The audit log: a JSON object per line for each request, in `audit.jsonl` of the identity's
 //! directory (FR-9). Older lines are in `audit.jsonl.1` to `.5`.
 //!
-//! Each line is appended by one `write` under a lock, so that no line is lost to a process that
-//! rotates the files meanwhile, and none is mixed with another. The file is not synced: a line can
-//! be lost when the power fails, but not when this process dies.
+//! Each line is appended by one `write` under a lock, so that no line is mixed with another, or
+//! lost because another process rotates the files at the same time. The file is not synced: a line
+//! can be lost when the power fails, but not when this process dies.
 
 use std::fs::{self, File};
 use std::io;
@@ -231,8 +231,8 @@ impl Audit {
         self.limit = limit;
     }
 
-    /// Closes the file, now and after each further line: a host has the logs of many clients that have
-    /// gone.
+    /// Closes the file now and after each further line, to save descriptors: a host has the logs of
+    /// many clients that have gone.
     pub fn release(&mut self) {
         self.keeps_open = false;
         self.open = None;
@@ -242,8 +242,8 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// When the line can't be written. Then the file has nothing of it, unless another process wrote at
-    /// the same moment without the lock, for which it has waited too long.
+    /// When the line can't be written. Then the file contains no part of it, unless another process
+    /// wrote at the same moment without the lock, having waited for it too long.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), FileError> {
         let line = self.line(record);
         let mut text = serde_json::to_string(&line)

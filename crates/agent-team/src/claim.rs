@@ -1,8 +1,7 @@
 //! The claim of an identity, which one process at a time holds.
 //!
-//! The claim is a lock on a file. The system releases it however the process ends, so that a
-//! process ID that was reused cannot be mistaken for the owner's. The content of the file is for
-//! people.
+//! The claim is a lock on a file. The system releases it however the process ends, so a reused
+//! process ID cannot be mistaken for the owner. The content of the file is only for people.
 #![expect(
     clippy::disallowed_methods,
     reason = "a file of our own state; no link is followed and no pipe waited for"
@@ -54,7 +53,7 @@ pub struct Claim {
 struct Owner {
     pid: u32,
     started_at: String,
-    /// The client that it serves, if it is known to the next process that serves it.
+    /// The client that the process serves, if a later process would recognise it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client: Option<String>,
 }
@@ -76,7 +75,7 @@ pub enum ClaimError {
     /// The name with a number appended is not a valid name.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// All of them are taken.
+    /// All instances of the identity are taken.
     #[error("{MAX_INSTANCES} servers or other agents have the identity {0} already")]
     AllTaken(AgentName),
 }
@@ -152,13 +151,14 @@ impl Claim {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Otherwise its owner has just released it, and has cleaned up.
+        // If the path names another file now, the owner has just released the identity and cleaned
+        // up.
         let done = is_still(&file, &path)?.then(act);
         if done.is_some() && client_in(&path).is_none() {
-            // An empty file is not that of a process that died. It stays: another check may hold
-            // the lock too, and would remove the new file of a claim in its place. One that names
-            // a client stays as it is: the client gets the identity again, unless another process
-            // claims it first.
+            // An empty file does not look like the file of a process that died. It is not removed:
+            // another check may hold the lock too, and would then remove the new file of a claim at
+            // the same path. A file that names a client is not emptied: the client gets the
+            // identity again, unless another process claims it first.
             file.set_len(0)?;
         }
         Ok(done)
@@ -184,9 +184,9 @@ impl Claim {
     }
 }
 
-/// The identity that a process which died had for this client.
+/// The identity that a dead process held for this client.
 fn former_identity(home: &Path, requested: &AgentName, client: &str) -> Option<AgentName> {
-    // Without the list, the client gets the first one that is free.
+    // Without the list of identities, the client gets the first free identity.
     let mut identities = identities::identities(home).unwrap_or_default().into_iter();
     identities.find(|identity| {
         let file = identities::directory_of(home, identity).join(FILE);
@@ -225,8 +225,8 @@ fn is_taken(file: &File) -> io::Result<bool> {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Removed while it is locked: a process that has opened it meanwhile notices that the path
-        // no longer names it. A file that stays does no harm.
+        // Removed while it is locked: a process that has opened the file meanwhile notices that the
+        // path no longer names it. A failure is ignored, as a remaining file does no harm.
         let _ = fs::remove_file(&self.file);
     }
 }
@@ -241,8 +241,8 @@ enum LockAttempt {
     Busy,
 }
 
-/// Locks a file; `None` if another process has locked it, also if that only checks the identity and
-/// does not end.
+/// Locks a file; `None` if another process holds the lock, even if that process only checks the
+/// identity and does not finish in time.
 fn lock(directory: &Path, path: &Path, client: Option<&str>) -> io::Result<Option<File>> {
     let begin = Instant::now();
     loop {

@@ -1,5 +1,4 @@
-//! The session context that Codex is given: its directory, its repository, and the member for whom
-//! it works.
+//! The session context for Codex: its directory, its repository, and the member for whom it works.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,11 +28,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// Gathers the context of the requested directory, or of `here`, where a relative one starts.
+    /// Collects the context of the requested directory, or of `here`. A relative path is resolved
+    /// from `here`.
     #[must_use]
     pub fn gather(member: &Member, here: &Path, requested: Option<&Path>) -> Self {
         let directory = requested.map_or_else(|| here.to_owned(), |requested| here.join(requested));
-        // Git's own directories are absolute; a directory that isn't there is in none.
+        // Git's own directories are absolute, and a directory that doesn't exist is in no
+        // repository.
         let resolved = directory
             .canonicalize()
             .unwrap_or_else(|_| directory.clone());

@@ -69,12 +69,12 @@ struct Inner {
     atm_home: PathBuf,
     /// Whether this client adds the member to its team.
     auto_join: Mutex<AutoJoin>,
-    /// Held while the member joins: of two calls at once, one would take the other's entry for that
-    /// of another process.
+    /// Held while the member joins. Of two concurrent joins, one would mistake the other's entry
+    /// for that of another process.
     join_lock: Mutex<()>,
 }
 
-/// Whether this client adds the member to its team when it is missing there.
+/// Whether this client adds the member to its team when the team lacks it.
 #[derive(Debug, Clone)]
 enum AutoJoin {
     /// The client does not add the member.
@@ -202,8 +202,8 @@ impl MailClient {
         .await
     }
 
-    /// Marks delivered messages as read, without waiting for that. A message that isn't marked is
-    /// delivered once more.
+    /// Marks delivered messages as read, without waiting for the write. A message that can't be
+    /// marked is delivered once more.
     pub fn mark_read(&self, receipts: Vec<Receipt>) {
         let inner = Arc::clone(&self.inner);
         self.writer.submit(move || {
@@ -271,11 +271,11 @@ impl MailClient {
         });
     }
 
-    /// Adds the member to its team, marked as present in `directory`, and again whenever an action
-    /// finds it missing.
+    /// Adds the member to its team, marked as present in `directory`, and adds it again whenever an
+    /// action finds it missing.
     pub fn join(&self, model: Option<String>, directory: PathBuf) {
         let entry = Entry { model, directory };
-        // At once: a call that comes before the writer has begun adds the member itself.
+        // Set at once: a call that arrives before the writer has begun adds the member itself.
         self.inner.set_auto_join(AutoJoin::On(entry.clone()));
         let inner = Arc::clone(&self.inner);
         self.writer.submit(move || {
@@ -300,7 +300,7 @@ impl MailClient {
         }
         let inner = Arc::clone(&self.inner);
         let leave = move || {
-            // A member that joins at this moment has perhaps not written its note.
+            // Waits for a concurrent join, which may not have written its note yet.
             let _joining = lock(&inner.join_lock);
             inner.mail_store.leave(&inner.note)
         };
@@ -411,8 +411,8 @@ impl Inner {
         matches!(*lock(&self.auto_join), AutoJoin::On(_))
     }
 
-    /// Adds the member to its team if this client does that and the member is missing there: nobody
-    /// could answer it.
+    /// Adds the member to its team if the team lacks it and this client adds members: otherwise
+    /// nobody could answer it.
     fn ensure_member(&self) -> Result<(), MailClientError> {
         let _joining = lock(&self.join_lock);
         let members = self.mail_store.members(&self.team);
@@ -425,8 +425,8 @@ impl Inner {
         let auto_join = lock(&self.auto_join).clone();
         match auto_join {
             AutoJoin::On(entry) => self.join(&entry).map_err(MailClientError::NotAMember),
-            // The client of a notifier, or of a job whose server has ended. It sends all the same;
-            // reading reports that the member is missing.
+            // The client of a notifier, or of a job whose server has ended. It sends without being
+            // a member; reading reports that the member is missing.
             AutoJoin::Off => Ok(()),
         }
     }
@@ -468,7 +468,8 @@ impl Inner {
         self.audited_as(action, act, |_| AuditedResult::succeeded())
     }
 
-    /// The same, with a description of the result.
+    /// Performs an action like [`audited`](Self::audited), with a description of the result for the
+    /// audit log.
     fn audited_as<T, E>(
         &self,
         action: &AuditedAction<'_>,
@@ -511,7 +512,8 @@ impl Inner {
     }
 }
 
-/// The error of an access to the own mail: an unknown agent is the member itself, not a recipient.
+/// The error of an access to the member's own mail: an unknown agent is then the member itself, not
+/// a recipient.
 fn own_mail_error(error: MailError) -> MailClientError {
     match error {
         MailError::UnknownAgent { .. } => MailClientError::NotAMember(error),

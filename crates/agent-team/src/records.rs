@@ -1,5 +1,5 @@
-//! Records threads, prompts and turns: the registry lists the threads, and the audit log what was
-//! asked of them.
+//! Records threads, prompts and turns: the registry lists the threads, and the audit log lists the
+//! requests to them.
 
 use std::collections::HashMap;
 use std::env;
@@ -179,7 +179,8 @@ impl Records {
                 }
             }
         };
-        // An older summary does not cover a later use of the thread.
+        // A summary covers a thread only until its next use, so an older one is not used for an
+        // active thread.
         let summary = match entry.status {
             Status::Ended => {
                 Summaries::of(&self.atm_home, &entry.identity).read(&entry.thread_id)?
@@ -321,7 +322,7 @@ impl Records {
         });
     }
 
-    /// Removes stale members, an earlier server of this identity included. For a server that is in
+    /// Removes stale members, including an earlier server of this identity. For servers that are in
     /// no team.
     pub fn remove_stale_members(&self) {
         let (home, own) = (self.atm_home.clone(), self.identity().clone());
@@ -361,7 +362,7 @@ impl Records {
         }
     }
 
-    /// Finds a thread, from the identity that has used it last, without a lock.
+    /// Finds a thread without a lock. If several identities have used it, the latest use counts.
     fn find(&self, thread: &ThreadName) -> Result<Option<Entry>, RecordError> {
         let now = SystemTime::now();
         let mut found: Option<Entry> = None;

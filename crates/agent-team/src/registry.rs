@@ -1,10 +1,10 @@
-//! The threads of an identity, on disk: `registry.IDENTITY.json` in the identity's
-//! directory, and in the journal's mode `registry.IDENTITY.jsonl` beside it.
+//! The threads of an identity, on disk: `registry.IDENTITY.json` in the identity's directory, and
+//! in journal mode also `registry.IDENTITY.jsonl`.
 //!
 //! A writer takes the lock, reads the files again if they have changed since it last read them, and
 //! applies its change. A reader needs no lock: a document is replaced as a whole, a journal only
-//! grows until it is removed, and lines that the document already has are recognised by their
-//! version. So the journal has to be read first.
+//! grows until it is removed, and a line that the document already contains is recognised by its
+//! version. This requires that the journal is read first.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -36,8 +36,8 @@ const JOURNAL_LINES: usize = 1000;
 pub enum Mode {
     /// The document is rewritten.
     Document,
-    /// A line is added to the journal: less to write where there are many threads
-    /// and many changes.
+    /// A line is added to the journal, which writes less where there are many threads and many
+    /// changes.
     Journal,
 }
 
@@ -174,7 +174,8 @@ fn load(path: &Path, limit: u64) -> Result<(Option<FileStamp>, String), FileErro
     let Some(file) = state_file::open(path)? else {
         return Ok((None, String::new()));
     };
-    // Taken before reading: lines that are added meanwhile are read once more.
+    // Taken before the file is read, so lines that are added meanwhile make the stamp outdated and
+    // are read again.
     let about = fingerprint(&file.metadata().map_err(about(path))?);
     let bytes = state_file::read(&file, path, limit)?;
     let text = String::from_utf8(bytes)
@@ -227,7 +228,8 @@ impl Registry {
         Ok(outcome)
     }
 
-    /// The same, after `look` has read the threads under the same lock.
+    /// Applies a change like [`apply`](Self::apply), after `look` has read the threads under the
+    /// same lock.
     fn apply_after<T>(
         &mut self,
         look: impl FnOnce(&Document) -> T,
@@ -250,8 +252,8 @@ impl Registry {
         Ok((outcome, looked))
     }
 
-    /// Closes the files and forgets the threads, now and after each further change: a host has the
-    /// registries of many clients that have gone.
+    /// Closes the files and drops the cached threads, now and after each further change, to save
+    /// memory: a host has the registries of many clients that have gone.
     pub fn release(&mut self) {
         self.keeps_cache = false;
         self.drop_cache();
@@ -358,7 +360,7 @@ impl Registry {
                 aside.display()
             );
         }
-        // Its changes are in the document.
+        // The changes of the journal are in the document now.
         state_file::remove(&self.paths.journal)?;
         Ok(Cache {
             threads: cache.threads,

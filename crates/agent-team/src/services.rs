@@ -25,11 +25,11 @@ const LOCKS: u32 = 3;
 /// very many.
 const COUNT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The records and the mail of a server. Both are missing where nothing can be stored; mail also
-/// where there is no team.
+/// The records and the mail of a server. Without a place to store them, both are absent; without a
+/// team, the mail is.
 #[derive(Clone, Default)]
 pub struct TeamServices {
-    /// Writes down threads and prompts.
+    /// Records threads and prompts.
     pub records: Option<Arc<Records>>,
     /// The mail.
     pub mail_client: Option<MailClient>,

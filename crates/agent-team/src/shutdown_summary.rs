@@ -1,5 +1,5 @@
-//! The summary that each thread is asked for before the server ends, for those who continue
-//! it (FR-7).
+//! The summary that each thread is asked for before the server ends, so that others can continue
+//! the thread (FR-7).
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -72,8 +72,8 @@ pub async fn ask_all(
     }
 }
 
-/// For as long as the engine lives, asks each thread for a summary before its session is
-/// ended because nobody has used it, and ends the session then.
+/// For as long as the engine lives, asks each unused thread for a summary just before its session
+/// would be ended for lack of use, and then ends the session.
 pub async fn ask_unused(engine: Weak<Engine>, mut on_summary: impl FnMut(ThreadSummary)) {
     loop {
         sleep(CHECK_INTERVAL).await;
@@ -81,7 +81,7 @@ pub async fn ask_unused(engine: Weak<Engine>, mut on_summary: impl FnMut(ThreadS
             return;
         };
         for info in unused(&engine) {
-            // It may have been used while the others were asked.
+            // The thread may have been used while others were asked.
             let is_unused = unused(&engine)
                 .iter()
                 .any(|one| one.session == info.session);
@@ -108,7 +108,7 @@ async fn end_unused(engine: &Engine, info: SessionInfo) -> Option<ThreadSummary>
             (turn.number, summary)
         }
         Err(EngineError::Busy(_)) => return None,
-        // No other turn can have begun yet: the last one is that of the failed prompt.
+        // The last turn is that of the failed prompt: another one cannot have begun yet.
         Err(error) => {
             let view = engine.inspect(&info.session).ok()?;
             (view.turn, Err(error.to_string()))
@@ -168,7 +168,7 @@ async fn request(engine: &Engine, session: &SessionId) -> Result<TurnRef, Engine
     engine.prompt(session, question).await
 }
 
-/// Waits for the summary that a turn gives; questions of the turn are declined.
+/// Waits for the summary from a turn. Declines the turn's questions.
 async fn answer(engine: &Engine, turn: &TurnRef) -> Result<Result<String, String>, EngineError> {
     let session = &turn.session;
     loop {

@@ -1,5 +1,4 @@
-//! Stale members: those that servers left behind when they were killed, and whose mail nobody
-//! reads.
+//! Stale members: killed servers have left them in their teams, and nobody reads their mail.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +15,8 @@ pub(super) fn note_of(atm_home: &Path, identity: &AgentName) -> PathBuf {
     identities::directory_of(atm_home, identity).join(NOTE)
 }
 
-/// The active members of a team that no server of ours has entered: other agents, whose mail is not
-/// for a server.
+/// The active members of a team that no server of ours has added: other agents, whose mail must not
+/// go to a server.
 #[derive(Debug)]
 pub enum ForeignMembers {
     /// All of them.
@@ -63,7 +62,7 @@ fn is_ours(atm_home: &Path, team: &TeamName, identity: &AgentName) -> bool {
     noted.is_ok_and(|noted| noted.as_ref() == Some(team))
 }
 
-/// Removes the members that no process holds any more from their teams, all but `except`.
+/// Removes members that no process holds any more from their teams, except `except`.
 pub(super) fn remove_all_but(atm_home: &Path, except: &AgentName) {
     let identities = identities::identities(atm_home).unwrap_or_else(|error| {
         tracing::warn!("cannot look for stale members: {error}");
@@ -79,7 +78,8 @@ pub(super) fn remove_all_but(atm_home: &Path, except: &AgentName) {
     }
 }
 
-/// Removes an identity from the team that an earlier server of it was in. Only for its holder.
+/// Removes an identity from the team that an earlier server of the identity had joined. Only for
+/// the holder of the identity.
 pub(super) fn remove_one(atm_home: &Path, identity: &AgentName) {
     let note = note_of(atm_home, identity);
     if !note.is_file() {

@@ -1,4 +1,4 @@
-//! The settings of a thread as the registry has them: each as a word.
+//! The settings of a thread in the registry, where each setting is a word.
 
 use std::path::PathBuf;
 

@@ -81,7 +81,7 @@ pub(super) fn without_member(object: &str, name: &str) -> Option<String> {
             let values: Vec<&RawValue> = members.iter().map(|(_, value)| *value).collect();
             without(object, &values, index)
         }
-        // Other programs would take one that was left.
+        // All members of the name are removed: other programs would use one that was left.
         _ => {
             let others = members.iter().filter(|(key, _)| key != name);
             let others: Vec<String> = others

@@ -1,9 +1,9 @@
-//! The registry of an identity's threads, as it is stored.
+//! The registry of an identity's threads, in its stored form.
 //!
 //! A [`Document`] holds all threads, a [`Change`] modifies it, and a [`JournalLine`] is a change in
-//! a journal beside the document. Each change has the version of the document that it produces: a
-//! change that is both in the document and in the journal, because a process has died in between,
-//! is applied once.
+//! the journal of a document. Each change has the version of the document that it produces. So a
+//! change that is both in the document and in the journal, because a process died in between, is
+//! applied only once.
 //!
 //! Unknown keys, statuses and entries are kept: a newer program may have written them.
 
@@ -189,8 +189,8 @@ impl Document {
         self.entries().find(|entry| entry.thread_id == *thread)
     }
 
-    /// The thread that was used last. One that was used while the clock was far ahead of `now` counts
-    /// only if there is no other.
+    /// The thread that was used last. A thread whose last use is far ahead of `now`, by a wrong
+    /// clock, counts only if there is no other.
     #[must_use]
     pub fn latest(&self, now: SystemTime) -> Option<&Entry> {
         self.entries().max_by_key(|entry| entry.used_at(now))

@@ -1,5 +1,5 @@
-//! The members of a team, as its `config.json` has them. Several programs write the file; parts
-//! that are not changed stay byte for byte.
+//! The members of a team, in its `config.json`. Several programs write the file, so unchanged parts
+//! are kept byte for byte.
 
 use common::json::range_of;
 use serde::Serialize;

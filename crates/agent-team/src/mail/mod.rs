@@ -1,9 +1,9 @@
-//! Mail between the agents of teams, on the files that Claude Code and the program `atm` share:
+//! Mail between the agents of teams, in the files that Claude Code and the program `atm` share:
 //! `teams/TEAM/config.json` lists the members, and `teams/TEAM/inboxes/AGENT.json` holds the mail
-//! of one.
+//! of one member.
 //!
-//! All functions block, usually for milliseconds, and for seconds where another program holds a
-//! lock. They belong on a thread of their own.
+//! All functions block, usually for milliseconds, but for seconds if another program holds a lock.
+//! Call them on a separate thread.
 
 mod error;
 mod file;
@@ -34,8 +34,8 @@ pub use error::MailError;
 pub use roster::{JoinOutcome, LeaveOutcome, Membership};
 pub use team::Fingerprint;
 
-/// The longest text of a message, in bytes: more is a file, not a message, and each
-/// reader of the inbox reads it again and again until it is removed.
+/// The longest text of a message, in bytes. Each reader of the inbox reads the text again and again
+/// until it is removed, so anything longer should be a file.
 pub const LONGEST_TEXT: usize = 1024 * 1024;
 
 /// The longest summary, in bytes: it is to be a line.
@@ -206,8 +206,8 @@ impl MailStore {
         })
     }
 
-    /// Marks delivered messages as read, and returns how many were marked: not those that another
-    /// process has marked or removed since.
+    /// Marks delivered messages as read, and returns how many were marked. Messages that another
+    /// process has marked or removed since are not counted.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
-//! Replaces a file that other programs write too.
+//! Replaces a file that other programs also write.
 //!
-//! The new text is written to a draft beside the file, and the two are exchanged in one step: a
+//! The new text is written to a draft next to the file, and the two are exchanged atomically: a
 //! reader finds the whole old or the whole new text at any time, also after a crash. The replaced
-//! text is then compared with the text that the new one was made from. If they differ, another
+//! text is then compared with the text on which the new one was based. If they differ, another
 //! program has written in spite of the locks; the two are merged, and the exchange is repeated.
 //!
-//! Where the system or the file system does not support the exchange, the file is read once more
-//! just before the draft is renamed to it.
+//! If the system or the file system does not support the exchange, the file is read once more just
+//! before the draft is renamed to it.
 #![expect(
     clippy::disallowed_methods,
     reason = "new files beside the one that they replace, and directories"
@@ -69,10 +69,11 @@ pub(super) fn replace(path: &Path, limit: u64, change: impl Change) -> Result<()
     replacement.perform(change)
 }
 
-/// Sets aside the drafts of a writer that died, if they have messages that the file lacks: after the
-/// exchange, only the draft has what another program wrote. `has_lost` looks for such messages in the
-/// texts of the file and of a draft. Other drafts are left to the next writes, which replace them. The
-/// caller has locked the file. Fails, and nothing is to be written, if a draft cannot be set aside.
+/// Sets aside the drafts of a dead writer if they contain messages that the file lacks: after an
+/// exchange, only the draft contains what another program wrote. `has_lost` looks for such messages
+/// in the texts of the file and of a draft. Other drafts are left in place, as the next writes
+/// replace them. The caller must have locked the file. If a draft cannot be set aside, this fails,
+/// and the file must not be written.
 pub(super) fn keep_lost_drafts(
     path: &Path,
     limit: u64,
@@ -312,8 +313,8 @@ impl Replacement<'_> {
         Err(self.unsettled(MAX_ROUNDS))
     }
 
-    /// Restores the replaced text, which can't be merged, and returns `why`. What another program
-    /// has written in place of ours meanwhile is kept.
+    /// Restores the replaced text, which can't be merged, and returns `why`. If another program has
+    /// replaced our text meanwhile, its text is kept.
     fn restore(&self, round: usize, ours: &[u8], why: MailError) -> MailError {
         let previous = self.draft(round);
         if step::exchange(&previous, self.path).is_err() {

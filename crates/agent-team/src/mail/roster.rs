@@ -1,4 +1,4 @@
-//! Joins a team, and leaves it as it was.
+//! Joins a team, and on leaving restores the team's former state.
 //!
 //! A note of the state to restore is written before anything is changed, so that it survives a
 //! crash.
@@ -78,10 +78,10 @@ enum FormerEntry {
 }
 
 impl MailStore {
-    /// Adds a member to a team, marked as present. `note` is a file of the member's own in an
-    /// existing directory; it is written first, and tells [`MailStore::leave`] what to restore,
-    /// also in a later process. The lock of the team may take seconds: `is_wanted` is asked once it
-    /// is there.
+    /// Adds a member to a team, marked as present. `note` is the path of the member's own file in
+    /// an existing directory. It is written first, and tells [`MailStore::leave`], also in a later
+    /// process, what to restore. Waiting for the team's lock may take seconds, so `is_wanted` is
+    /// called once the lock is held.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ fn restore(team: &Team, note: &RestoreNote) -> Result<LeaveOutcome, MailError> {
     let mut left = LeaveOutcome::Nothing;
     change(team, |roster, _| {
         let (now, text) = match &note.former {
-            // Not an entry that another process has written since.
+            // Removes only our own entry, not one that another process has written since.
             FormerEntry::Absent(joined) if roster.joined_at(&note.agent) == Some(*joined) => {
                 (LeaveOutcome::Removed, roster.without(&note.agent))
             }
@@ -201,8 +201,8 @@ fn change(
     replace::replace(&path, LARGEST_ROSTER, |state| {
         let (bytes, attempt) = match state {
             FileState::Current(now) => (now, Attempt::First),
-            // A program that wrote without the lock did not know of our change, so it is made
-            // again.
+            // A program that wrote without the lock did not know of our change, so the change is
+            // repeated on its text.
             FileState::Collision { found, .. } => (found, Attempt::Retry),
         };
         let roster = Roster::parse(bytes).map_err(|error| MailError::BadRoster {
@@ -214,7 +214,7 @@ fn change(
             Some(text) if is_retry || text.as_bytes() != bytes.trim_ascii() => {
                 Some(text.into_bytes())
             }
-            // The text that was replaced has to be restored.
+            // Nothing to change, but the text that we replaced has to be restored.
             None if is_retry => Some(bytes.to_owned()),
             _ => None,
         })

@@ -141,7 +141,7 @@ impl Team {
         let mut files = self.files_from(agent)?;
         files.retain(|file| {
             let stem = file.strip_suffix(INBOX).unwrap_or(file);
-            // The name of an agent may be that of another one with a host.
+            // The stem may also be the name of another agent, followed by a host.
             !longer_names(stem, agent)
                 .any(|other| members.contains(&other) || self.is_known(&other))
         });

@@ -48,7 +48,7 @@ pub struct Mark {
 }
 
 impl<'a> Message<'a> {
-    /// `None` if the element is not a message: a message has a sender and a text.
+    /// Parses an element; `None` if it is not a message, as a message has a sender and a text.
     pub(super) fn of(element: &'a RawValue) -> Option<Self> {
         let message: Self = serde_json::from_str(element.get()).ok()?;
         let is_whole = is_text(message.from) && message.body().is_some_and(is_text);
@@ -126,7 +126,7 @@ fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// A text of which half a surrogate pair, as JavaScript writes it, is replaced: the
+/// A text in which unpaired surrogates, as JavaScript may write them, are replaced, so that the
 /// rest of the message can be read.
 struct LossyText(String);
 

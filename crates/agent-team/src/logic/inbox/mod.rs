@@ -1,8 +1,8 @@
-//! The inbox of an agent. Every byte that is not ours to change is kept.
+//! The inbox of an agent, edited so that all other bytes are kept.
 //!
-//! An inbox is the text of a file, an array of messages. Several programs write there, and each
-//! knows members that others don't: a message is read as far as it is known, and unknown members
-//! and elements are kept.
+//! An inbox is the text of a file with an array of messages. Several programs write to it, and each
+//! has members that others don't know. A message is parsed as far as its members are known; unknown
+//! members and elements are kept.
 
 mod message;
 pub mod unread;
@@ -135,8 +135,8 @@ impl<'a> Inbox<'a> {
         messages.any(|message| message.has_id(id))
     }
 
-    /// Marks delivered messages as read, wherever they are by now. Of messages with the same
-    /// identity, as many are marked as were delivered.
+    /// Marks delivered messages as read, wherever in the inbox they are now. If several messages
+    /// have the same identity, as many are marked as were delivered.
     #[must_use]
     pub fn mark<'m>(&self, marks: impl IntoIterator<Item = &'m Mark>) -> MarkedInbox {
         let targets = self.targets(marks);
@@ -170,7 +170,8 @@ impl<'a> Inbox<'a> {
             let element = self.elements.get(mark.index);
             let message = element.and_then(|element| Message::of(element));
             match message.filter(|message| message.identity() == *mark.identity) {
-                // Another process has marked it: messages of the same identity are not meant.
+                // Another process has marked it. Other messages of the same identity must not be
+                // marked instead.
                 Some(message) if message.is_read() => {}
                 Some(_) => drop(targets.insert(mark.index)),
                 None => *moved.entry(&mark.identity).or_default() += 1,
@@ -228,7 +229,7 @@ pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String 
         }
     }
     let mut text = found.text.to_owned();
-    // From the end: the newest additions are at the end.
+    // In reverse, as the newest additions are at the end.
     let mut added = Vec::new();
     for element in ours.elements.iter().rev() {
         if let Some(count) = missing.get_mut(&Identity::of(element))
@@ -244,10 +245,10 @@ pub fn merge(before: &Inbox<'_>, ours: &Inbox<'_>, found: &Inbox<'_>) -> String 
     text
 }
 
-/// Whether the inbox, `current`, lacks messages that the `draft` of a dead writer has.
+/// Whether the inbox `current` lacks messages that the `draft` of a dead writer contains.
 ///
-/// A draft that only appends to the inbox was not exchanged with it: it has a message that was not
-/// sent.
+/// A draft that only appends to the inbox does not count: it was never exchanged with the inbox,
+/// and its additional message was never sent.
 #[must_use]
 pub fn has_lost(current: &Inbox<'_>, draft: &Inbox<'_>) -> bool {
     let mut pairs = current.elements.iter().zip(&draft.elements);

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::{Inbox, Mark, Message};
 
-/// The longest sender, time and ID of a delivered message, in characters. A reader that is shown a
-/// limited number of characters, some as escapes, would else be shown no mail at all.
+/// The longest sender, time and ID of a delivered message, in characters. Some readers get a
+/// limited number of characters, and each of these may become an escape: longer members could leave
+/// no room for any mail.
 const NAME_CHARS: usize = 100;
 
 /// The longest summary of a delivered message, in characters.

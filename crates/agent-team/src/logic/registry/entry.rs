@@ -13,7 +13,7 @@ pub(super) const LONGEST_PATH: usize = 4096;
 /// The longest beginning of a prompt in an entry, in bytes.
 pub(super) const LONGEST_PROMPT: usize = 200;
 
-/// Ends a prompt that was cut: lists show prompts as they are here.
+/// The mark at the end of a cut prompt. Lists show prompts with it.
 const CUT: char = '…';
 
 /// The longest other text in an entry, in bytes.
@@ -22,8 +22,8 @@ pub(super) const LONGEST_TEXT: usize = 512;
 /// How far a recorded time may be ahead of the clock. A time further ahead came from a wrong clock.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(24 * 3600);
 
-/// A thread (FR-5.2) and the settings that it was begun with, so that it can be resumed as it was.
-/// Settings are in the words of Codex, which differ between releases.
+/// A thread (FR-5.2), with the settings that it was begun with, so that it can be resumed with the
+/// same settings. Their values are Codex's words, which differ between releases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Codex's ID of the thread.
