@@ -1,4 +1,4 @@
-//! Starts the interactive Codex, new or resumed, in a terminal of its own.
+//! Starts the interactive Codex, new or resumed, in a separate terminal.
 
 use std::ffi::OsString;
 use std::io;

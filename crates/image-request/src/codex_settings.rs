@@ -1,7 +1,7 @@
 //! Codex's settings that the wrapper extends.
 //!
-//! Developer instructions on the command line replace those of the configuration, so the
-//! wrapper passes both. An approval policy of the configuration stays.
+//! Developer instructions on the command line replace those of the configuration, so the wrapper
+//! passes both. An approval policy in the configuration stays in force.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn approval(config: &CodexConfig) -> Approval {
     }
 }
 
-/// Reads the text after `-c KEY=` as Codex does: as TOML, or literally if it is none.
+/// Parses the text after `-c KEY=` as Codex does: as TOML, or literally if it is not valid TOML.
 fn in_toml(text: &str) -> String {
     let table: Option<Table> = toml::from_str(&format!("{INSTRUCTIONS} = {text}")).ok();
     let value = table

@@ -1,8 +1,8 @@
-//! The conversation of a Codex process.
+//! Determines the conversation of a Codex process.
 //!
 //! Newer releases name it in each tool call. 0.104.0 does not, but every release keeps the
-//! conversation's rollout open. Commands of Codex's can write requests too, and name any
-//! conversation of the user in them: one counts only if Codex itself has its rollout open.
+//! conversation's rollout open. Codex's commands can also write requests, and name any conversation
+//! of the user in them, so a named conversation counts only if Codex itself has its rollout open.
 
 use std::iter;
 use std::path::Path;
@@ -15,11 +15,11 @@ use supervise::descendants::Processes;
 /// The length of the id at the end of a rollout's name.
 const ID_LENGTH: usize = 36;
 
-/// The conversation of the Codex below this process: the one that a request names, if Codex has
-/// its rollout open, or else the only one whose rollout is open.
+/// The conversation of the Codex below this process: the one that a request names, if Codex has its
+/// rollout open, or else the only conversation whose rollout is open.
 ///
-/// Where the system does not tell what is open, as without `/proc`, it is the `known` one, and the
-/// named one only if none is known.
+/// If the system cannot list open files, as without `/proc`, the `known` conversation is returned,
+/// or the named one if none is known.
 #[must_use]
 pub fn of(guard: Pid, named: Option<ThreadId>, known: Option<&ThreadId>) -> Option<ThreadId> {
     choose(named, known, open_rollouts(guard))
@@ -42,9 +42,9 @@ fn choose(
     }
 }
 
-/// The rollouts that Codex has open; `None` if that is not known. Codex is the oldest child of its
-/// guard or, if that is a script, the oldest one below it. Its commands are further down or, when
-/// they have lost their parent, younger children of the guard.
+/// The rollouts that Codex has open; `None` if they cannot be determined. Codex is the oldest child
+/// of its guard, or if that child is a script, the oldest process below it. Codex's commands are
+/// further down, or, if they have lost their parent, younger children of the guard.
 fn open_rollouts(guard: Pid) -> Option<Vec<ThreadId>> {
     let processes = Processes::read()?;
     let oldest = processes.first_child(guard);

@@ -1,10 +1,10 @@
-//! The copies of pictures for Codex: it takes a picture by its name, and the file of that name
-//! in the repository may be another one by then.
+//! Copies of pictures for Codex. Codex opens a picture by its name, and by then the file of that
+//! name in the repository may have changed.
 //!
-//! Each wrapper has a directory for copies in the state directory, and removes it at the end.
-//! In a temporary directory, Codex's commands could put links in place of the copies. A killed
-//! wrapper leaves its directory behind, and the next one removes it: each wrapper locks its
-//! own directory while it runs.
+//! Each wrapper has a directory for copies in the state directory, and removes it at the end. A
+//! temporary directory would not do: Codex's commands could put links in place of the copies there.
+//! A killed wrapper leaves its directory behind, and the next wrapper removes it; to tell the two
+//! apart, each wrapper locks its directory while it runs.
 #![expect(
     clippy::disallowed_methods,
     reason = "new files in a directory that is ours alone, and directories opened as such"
@@ -33,7 +33,7 @@ const ATTEMPTS: u32 = 10;
 /// The copies of the last pictures for Codex.
 #[derive(Debug)]
 pub struct Copies {
-    /// The directory with those of all wrappers.
+    /// The directory that contains the directories of all wrappers.
     all: PathBuf,
     directory: LockedDirectory,
     last: Vec<PathBuf>,
@@ -96,7 +96,7 @@ impl Copies {
         let last = std::mem::take(&mut self.last);
         if !is_ours(self.directory.path()) {
             let gone = std::mem::replace(&mut self.directory, LockedDirectory::new(&self.all)?);
-            // The current entry at that path is not ours to remove.
+            // The entry that is now at that path is not ours, so it must not be removed.
             let _ = gone.made.keep();
             return Ok(());
         }
@@ -125,10 +125,11 @@ impl LockedDirectory {
                 .prefix(PREFIX)
                 .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(all)
-                // The rest of the error is a random name.
+                // Only the kind is kept: the rest of the error is a random name.
                 .map_err(|error| unfit(&error.kind()))?;
             Attachment::new(made.path().as_os_str()).map_err(|error| unfit(&error))?;
-            // Until it is locked, another wrapper may take it for one of a killed wrapper.
+            // Until the directory is locked, another wrapper may mistake it for that of a killed
+            // wrapper.
             if let Some(lock) = locked(made.path()) {
                 return Ok(Self { made, _lock: lock });
             }

@@ -1,8 +1,9 @@
-//! Fits pictures for Codex: they can be decoded, and are no larger than the model sees them.
+//! Fits pictures for Codex: checks that they can be decoded, and scales them down to the size that
+//! the model sees.
 //!
-//! Newer releases of Codex scale down pictures with more than 2048 pixels on a side or 2500
-//! patches of 32 by 32. Older ones pass on every picture, also those that the model's provider
-//! then refuses with each request of the conversation.
+//! Newer releases of Codex scale down pictures with more than 2048 pixels on a side or 2500 patches
+//! of 32 by 32. Older ones pass on every picture, even one that the model's provider then refuses
+//! with each request of the conversation.
 
 use std::io::Cursor;
 
@@ -20,7 +21,7 @@ const LONGEST_SIDE: u32 = 1 << 15;
 /// How many bytes the decoded pixels may take: those of 64 million pixels in colour.
 const MOST_DECODED: u64 = 192 * 1024 * 1024;
 
-/// The quality of a JPEG, of 100, and of one that has to be small.
+/// The quality of a JPEG, of 100, and that of a JPEG that has to be small.
 const QUALITY: u8 = 90;
 const SMALL_QUALITY: u8 = 80;
 

@@ -130,7 +130,8 @@ impl ImageRoot {
         })
     }
 
-    /// From the directory on, and if there is nothing, from the top of the repository on.
+    /// Opens a picture by its path from the directory, or if there is none, from the top of the
+    /// repository.
     fn open(&self, path: &PicturePath) -> Result<OpenPicture, BadPicture> {
         match self.open_from(&self.directory, path) {
             Err(BadPicture {
@@ -146,7 +147,7 @@ impl ImageRoot {
             path: path.clone(),
             why,
         };
-        // What is outside isn't even opened: that alone can do something to a device.
+        // A file outside is not even opened, as opening a device can have effects.
         let resolved = base.join(path.as_str()).canonicalize();
         let resolved = resolved.map_err(|error| self.refused(path, &error))?;
         if !resolved.starts_with(&self.top) {
@@ -157,7 +158,7 @@ impl ImageRoot {
             ReadError::Io { error, .. } => self.refused(path, &error),
             _ => no(BadPictureReason::NotAFile),
         })?;
-        // It may be another one by now, and this is the one that counts.
+        // The path may lead to another file by now; the opened one is the one that is checked.
         let place = path_of_open_file(&file).map_err(|error| self.refused(path, &error))?;
         if !place.starts_with(&self.top) {
             return Err(no(BadPictureReason::Outside));

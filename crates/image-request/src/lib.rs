@@ -14,8 +14,7 @@
 //!          Codex waits: it is ended, and resumed with the picture
 //! ```
 //!
-//! Either way, only pictures of the repository are read, and only files whose contents are a
-//! picture:
+//! Either way, only files in the repository are read, and only those whose contents are a picture:
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -36,15 +35,15 @@
 //!
 //! - [`image_root`]: the directories with pictures, and reading them.
 //! - [`queue`]: the file of requests, which the tool writes and the wrapper reads.
-//! - [`wrapper`]: Codex in a terminal of its own, inside of the user's, and the loop
-//!   between the two. [`logic`] decides what it does.
-//! - [`tty`] and [`user_terminal`]: terminals, and putting the user's back.
+//! - [`wrapper`]: runs Codex in a separate terminal inside the user's, with the loop between the
+//!   two. [`logic`] decides what it does.
+//! - [`tty`] and [`user_terminal`]: terminals, and restoring the user's.
 //! - [`screen`]: the content of the terminal, and `modes` the modes that are on in it.
 //! - [`signals`]: the signals that the wrapper handles.
-//! - [`codex`]: the interactive Codex, begun and resumed.
+//! - [`codex`]: starts and resumes the interactive Codex.
 //! - [`copies`]: the copies of pictures that Codex reads.
 //! - [`conversation`]: the conversation of a Codex process.
-//! - [`codex_settings`]: Codex's settings that a wrapped run adds to.
+//! - [`codex_settings`]: Codex's settings that a wrapped run extends.
 #![cfg_attr(
     test,
     expect(

@@ -50,7 +50,7 @@ impl Keyboard {
         }
     }
 
-    /// The output that sets the flags again from their initial state.
+    /// The output that restores the flags after [`undo`](Self::undo).
     pub(super) fn redo(&self) -> String {
         let mut redo = match self.base {
             0 => String::new(),
@@ -100,7 +100,8 @@ impl Tail {
     pub(super) fn after(self, output: &[u8]) -> Self {
         output.iter().fold(self, |tail, byte| match (tail, byte) {
             (_, 0x1b) => Self::Escape,
-            // CAN and SUB cancel a sequence, other control characters are carried out within it.
+            // CAN and SUB cancel a sequence. Other control characters are executed within the
+            // sequence.
             (_, 0x18 | 0x1a) => Self::Text,
             (Self::Escape, 0x00..=0x1f) => Self::Escape,
             // DEL, and bytes that are no part of a sequence, are ignored.
@@ -121,8 +122,8 @@ impl Modes {
         }
     }
 
-    /// The output that switches the modes off, without the keyboards. It follows output with
-    /// this tail.
+    /// The output that switches the modes off, without the keyboard flags. `tail` is the end of the
+    /// output before it.
     pub(super) fn undo(&self, tail: Tail) -> String {
         let mut undo = String::new();
         for mode in &self.modes {
@@ -138,8 +139,8 @@ impl Modes {
         undo
     }
 
-    /// The output that switches the modes on again, without the keyboards, and without a link,
-    /// which belongs to written text.
+    /// The output that switches the modes on again, without the keyboard flags, and without a link,
+    /// which belongs to text that is already written.
     pub(super) fn redo(&self) -> String {
         let mut redo = String::new();
         for mode in &self.modes {

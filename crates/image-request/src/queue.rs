@@ -23,15 +23,15 @@ use nix::sys::stat::{Mode, mkdirat};
 use crate::logic::contract::QUEUE;
 use crate::logic::queue::{Queue, Request, WrapperId};
 
-/// The length above which the file is emptied, in bytes (1 MiB): its requests were read long
-/// ago.
+/// The length above which the file is emptied, in bytes (1 MiB): by then its requests have long
+/// been read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The most that is read in one go, in bytes. The tool never writes more, as it empties the file;
-/// but any command can, and a sparse file can have any length.
+/// The most that is read at a time, in bytes. The tool never writes more, as it empties the file,
+/// but any command can write more, and a sparse file can have any length.
 const MAX_UNREAD: u64 = 2 * MAX_FILE_SIZE;
 
-/// How much is read at once, in bytes.
+/// The size of the read buffer, in bytes.
 const PART: usize = 64 * 1024;
 
 /// How long to wait for the lock, which is held while one line is written.
@@ -117,8 +117,8 @@ pub struct QueueReader {
 }
 
 impl QueueReader {
-    /// Skips existing requests, and those for other wrappers. The file is created if it does
-    /// not exist, so that an error shows before Codex asks for a picture.
+    /// Skips existing requests, and requests for other wrappers. Creates the file if it does not
+    /// exist, so that an error shows before Codex asks for a picture.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ fn ignore(directory: &OwnedFd) -> io::Result<()> {
     let new = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     match openat(directory, ".gitignore", new, Mode::S_IRUSR | Mode::S_IWUSR) {
         Ok(file) => File::from(file).write_all(IGNORE),
-        // Written before, or the user's own.
+        // The file was written before, or is the user's own.
         Err(Errno::EEXIST) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -246,8 +246,8 @@ fn ignore(directory: &OwnedFd) -> io::Result<()> {
 fn queue_error(path: &Path, error: io::Error) -> QueueError {
     let path = path.to_owned();
     match error.raw_os_error().map(Errno::from_raw) {
-        // The errors of `O_NOFOLLOW`, with or without `O_DIRECTORY`, for a link; of a pipe
-        // without a reader; of a directory.
+        // The errors of `O_NOFOLLOW`: for a link (with or without `O_DIRECTORY`), for a pipe
+        // without a reader, and for a directory.
         Some(Errno::ELOOP | Errno::ENOTDIR | Errno::ENXIO | Errno::EISDIR) => {
             QueueError::NotOurs(path)
         }

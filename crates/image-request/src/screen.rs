@@ -1,7 +1,7 @@
 //! The content of the user's terminal, and the modes that are on in it.
 //!
-//! Output to the terminal is parsed here too, but later, so that a program that prints a lot
-//! does not wait for the parser.
+//! The output to the terminal is also parsed here. Parsing is deferred, so that a program that
+//! prints a lot does not wait for the parser.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -106,7 +106,7 @@ impl Screen {
         self.pending.push_back(Pending::Resize(size));
     }
 
-    /// The state of Codex by the parsed output.
+    /// The state of Codex according to the parsed output.
     #[must_use]
     pub fn screen_state(&self) -> ScreenState {
         let screen = self.parser.screen();
@@ -152,8 +152,8 @@ impl Screen {
         undo.into_bytes()
     }
 
-    /// The output that reverts [`undo`](Self::undo) for a program that knows nothing of it:
-    /// its modes, and the content of the alternate screen. Text on the main screen stays.
+    /// The output that reverts [`undo`](Self::undo), for a program that does not know of it:
+    /// restores the modes and the content of the alternate screen. Text on the main screen stays.
     #[must_use]
     pub fn redo(&self) -> Vec<u8> {
         let screen = self.parser.screen();

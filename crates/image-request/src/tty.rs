@@ -1,7 +1,7 @@
 //! Terminals, from either end.
 //!
-//! The user's terminal is opened anew by its name: non-blocking mode belongs to an open file,
-//! and that of the shell must not change.
+//! The user's terminal is opened by its name instead of using the inherited descriptor:
+//! non-blocking mode belongs to an open file, and the shell's open file must not change.
 #![expect(
     clippy::disallowed_methods,
     reason = "terminals: the user's, and the other end of one that was just made"

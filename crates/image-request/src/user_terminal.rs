@@ -79,8 +79,8 @@ impl UserTerminal {
         set_attributes(&self.saved.tty, &raw)
     }
 
-    /// Whether the terminal is raw and ours to write to: a shell has it while the wrapper is
-    /// stopped.
+    /// Whether the terminal is raw, so that we may write to it. While the wrapper is stopped, a
+    /// shell has the terminal.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.saved.undo().is_some()
@@ -133,7 +133,8 @@ impl SavedState {
         let Some(undo) = self.undo().take() else {
             return Ok(());
         };
-        // The attributes first, as they make it usable: the output may have to wait.
+        // The attributes first, since they make the terminal usable: writing the output may have to
+        // wait.
         let back = set_attributes(&self.tty, &self.attributes);
         back.and(self.write(&undo))
     }

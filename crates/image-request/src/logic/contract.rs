@@ -55,8 +55,8 @@ line: ask for another picture, or go on without one.
     )
 }
 
-/// The answer of the tool. It contains the marker, always with other words on the same line,
-/// or after Codex's sign of a tool's result, so that it is not taken for Codex's own message.
+/// The answer of the tool. It contains the marker, but never alone on a line: other words precede
+/// it, or Codex's sign of a tool's result. So it is not mistaken for Codex's own message.
 #[must_use]
 pub fn acknowledgement(path: &PicturePath) -> String {
     let path = one_line(path.as_str(), SHOWN_PATH);

@@ -39,8 +39,8 @@ pub enum BadPath {
     ControlCharacter,
 }
 
-/// The path of a picture from the root of the repository, as `./directory/name.png`: without
-/// `..`, and without empty parts and `.` but for the first. Nothing else is changed: spaces,
+/// The path of a picture from the root of the repository, as `./directory/name.png`: without `..`,
+/// without empty components, and without `.` except for the first. Nothing else is changed: spaces,
 /// quotes and commas are part of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

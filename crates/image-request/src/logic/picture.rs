@@ -13,20 +13,20 @@ use super::path::{PicturePath, SHOWN_PATH};
 /// memory, more than once.
 const LARGEST: u64 = 100_000_000;
 
-/// The largest picture in the answer of a tool, in bytes. Codex reports the answer in one line,
-/// of which we read 16 MiB, and 0.169.0 drops longer messages of an MCP server; base64 makes
-/// four bytes of three.
+/// The largest picture in the answer of a tool, in bytes. Codex reports the answer in one line, of
+/// which we read 16 MiB, and 0.169.0 drops longer messages of an MCP server. Base64 encodes three
+/// bytes as four.
 const LARGEST_ANSWER: u64 = 12_500_000;
 
-/// The same before [`Release::FIRST_WITH_PICTURE_TOKENS`]: there, 740,000 bytes of pictures fill
-/// the context of a conversation, so that Codex summarizes it without the pictures, and the
-/// model asks for them again and again.
+/// The same limit before [`Release::FIRST_WITH_PICTURE_TOKENS`]. In these releases, 740,000 bytes
+/// of pictures fill the context of a conversation. Codex then summarizes the conversation without
+/// the pictures, and the model asks for them again and again.
 const LARGEST_OLD_ANSWER: u64 = 150_000;
 
 /// The longest side of a picture that models see unscaled, in pixels.
 const LONGEST_SIDE: u32 = 2048;
 
-/// Models see pictures in patches of this side, in pixels, and this many of them.
+/// The side of the square patches in which models see pictures, in pixels, and the most patches.
 const PATCH: u32 = 32;
 const MOST_PATCHES: u64 = 2500;
 
@@ -78,7 +78,7 @@ pub fn size_for_models(width: u32, height: u32) -> Option<(u32, u32)> {
             (u64::from(side) * u64::from(to) + u64::from(longest / 2)) / u64::from(longest);
         u32::try_from(rounded).unwrap_or(to).max(1)
     };
-    // One patch less on the longest side until it fits.
+    // Removes one patch from the longest side until the picture fits.
     let most = longest.min(LONGEST_SIDE).next_multiple_of(PATCH);
     let sides = (1..=most / PATCH).rev().map(|count| count * PATCH);
     sides
@@ -176,7 +176,7 @@ impl fmt::Display for BadPicture {
         let path = one_line(path.as_str(), SHOWN_PATH);
         let ask = "ask for another file";
         match why {
-            // It begins as in the program that this one replaces.
+            // The text begins as in the program that this one replaces.
             BadPictureReason::Missing { directory } => {
                 let directory = one_line(directory, SHOWN_PATH);
                 write!(f, "file does not exist: {path}, relative to {directory}")

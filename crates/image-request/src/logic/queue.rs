@@ -1,12 +1,12 @@
 //! The requests in `.codex-eyes/requests.jsonl`, which the tool writes and the wrapper reads.
 //!
-//! A line is `{"ts":1730000000000,"path":"./screens/error.png"}`. The position of a
-//! line, not its `ts`, decides whether it was answered: clocks are set, and two requests may
-//! have the same time. Lines from before the wrapper began are ignored, and so is a partial
-//! line until its end is written.
+//! A line is `{"ts":1730000000000,"path":"./screens/error.png"}`. Whether a request was answered is
+//! decided by the position of its line, not by its `ts`: clocks are set, and two requests may have
+//! the same time. Lines from before the wrapper began are ignored, and a partial line is ignored
+//! until its end is written.
 //!
 //! Several wrappers, each with its own Codex, may work in one directory: a line that names a
-//! wrapper is for that one alone.
+//! wrapper is for that wrapper alone.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,7 @@ use super::path::PicturePath;
 /// a newer program may add.
 const LONGEST_LINE: usize = 32 * 1024;
 
-/// How many requests are kept: more than a resumed Codex gets and is told of.
+/// The most requests that are kept: more than a resumed Codex gets pictures or names for.
 const KEPT: usize = 64;
 
 /// A request for a picture. Unknown members are ignored.
@@ -153,8 +153,8 @@ impl Queue {
         }
     }
 
-    /// The position from which to read a file of this length. A file that has become shorter
-    /// is another one, and is read from its beginning.
+    /// The position from which to read a file of this length. A file that has become shorter was
+    /// replaced, and is read from its beginning.
     pub fn next(&mut self, length: u64) -> u64 {
         if length < self.position {
             self.restart();
@@ -162,13 +162,13 @@ impl Queue {
         self.position
     }
 
-    /// Begins another file, all of which is new.
+    /// Begins another file, whose requests are all new.
     pub fn restart(&mut self) {
         self.position = 0;
         self.line = PartialLine::default();
     }
 
-    /// Skips the file up to this position, and the line there, which may have begun before.
+    /// Skips the file up to this position, and the rest of a line that began before it.
     pub fn skip_to(&mut self, position: u64) {
         self.position = position;
         self.line = PartialLine::TooLong;
@@ -229,7 +229,7 @@ impl Queue {
         let Some(mut request) = request.filter(|request| !for_others(request)) else {
             return;
         };
-        // A request without a wrapper does not come from our tool, and may not choose the
+        // A request without a wrapper was not written by our tool, and must not choose the
         // conversation to resume.
         if request.wrapper.is_none() {
             request.thread = None;

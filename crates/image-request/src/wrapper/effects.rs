@@ -18,7 +18,7 @@ use crate::logic::picture::{BadPicture, BadPictureReason};
 use crate::logic::requested::{MOST_PICTURES, RequestedPictures};
 use crate::signals::SignalEvent;
 
-/// How long to wait for the signals that explain a continuation.
+/// How long to wait for the signals that explain why the process was continued.
 const WOKEN: Duration = Duration::from_millis(1);
 
 impl Wrapper {
@@ -126,18 +126,19 @@ impl Wrapper {
         }
     }
 
-    /// Stops like Codex, and continues Codex afterwards, in a terminal as Codex left it: 0.153.4
-    /// may switch modes on again before it has stopped.
+    /// Stops this process as Codex has stopped, and continues Codex when this process is continued.
+    /// The terminal is then set up as Codex left it: 0.153.4 may have switched modes on again
+    /// before it stopped.
     pub(super) async fn stop(&mut self) -> Option<Effect> {
         self.drain(Instant::now() + FLUSH).await;
         let undo = self.screen.undo();
         self.config.terminal.set_undo(undo);
         // If the terminal was closed, that is noticed below.
         let _ = self.config.terminal.restore();
-        // The whole process group, as the shell waits for that.
+        // Stops the whole process group, which is what the shell waits for.
         let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGTSTP);
-        // In the background, taking the terminal would stop this process again before it has
-        // handled the signals.
+        // If this process is in the background, taking the terminal would stop it again before it
+        // has handled the signals.
         while let Ok(signal_event) = timeout(WOKEN, self.signals.next()).await {
             if let SignalEvent::End(signal) = signal_event {
                 return self.apply(Input::Signalled(signal));

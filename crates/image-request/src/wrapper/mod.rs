@@ -1,8 +1,8 @@
-//! Codex in a terminal of its own, inside of the user's, and the loop between the two.
+//! Runs Codex in a separate terminal inside the user's, with the loop between the two.
 //!
-//! Bytes go from one terminal to the other as they come. [`Screen`] parses a copy of the
-//! output, and is inspected after a pause; the requests are read at that time too, as they
-//! were written before Codex printed its marker. [`Machine`] decides what happens.
+//! Bytes pass from one terminal to the other as they arrive. [`Screen`] parses a copy of the
+//! output, and is inspected after a pause in the output. The requests are read at that time too, as
+//! they were written before Codex printed its marker. [`Machine`] decides what happens.
 //!
 //! ```text
 //!   user's terminal ──keys──► Codex's terminal ── Codex
@@ -11,8 +11,8 @@
 //!                                            requests ──┘
 //! ```
 //!
-//! Everything happens on the runtime's thread, files included: they are small, and nothing
-//! else waits for this thread.
+//! Everything happens on the runtime's thread, file access included: the files are small, and
+//! nothing else waits for this thread.
 
 mod effects;
 mod terminal_io;
@@ -37,7 +37,7 @@ use crate::logic::arguments::Attachment;
 use crate::logic::machine::{Effect, Input, Machine, Shutdown};
 use crate::logic::queue::{Request, RequestNumber};
 
-/// How long to wait for a terminal that takes no output, before an end (2 s).
+/// How long to wait, before the end, for a terminal that accepts no output (2 s).
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// How much of Codex's output is read at once, in bytes.
@@ -68,7 +68,7 @@ pub struct WrapperConfig {
 pub struct WrapperResult {
     /// The exit code and the error.
     pub shutdown: Shutdown,
-    /// The conversation that had pictures, if there was one.
+    /// The conversation of the last request for a picture, if there was one.
     pub conversation: Option<ThreadId>,
     /// An error that could not be shown while Codex ran.
     pub trouble: Option<String>,
@@ -331,10 +331,10 @@ impl Wrapper {
         true
     }
 
-    /// The conversation of the running Codex, given the one that a request names. An ending Codex
-    /// may have closed its rollout, so what is known of it stays. It also stays if Codex has several
-    /// rollouts open and the request names none of them: without a conversation, Codex resumes the
-    /// latest one, which a command can have begun.
+    /// The conversation of the running Codex; `named` is the one that a request names. The known
+    /// conversation stays if Codex is ending, as it may have closed its rollout already. It also
+    /// stays if Codex has several rollouts open and the request names none of them: without a
+    /// conversation, Codex would resume the latest one, which a command may have begun.
     fn conversation(&self, named: Option<ThreadId>) -> Option<ThreadId> {
         let running = self.running.as_ref().filter(|_| !self.streams.ending)?;
         conversation::of(running.process.pid()?, named, self.machine.thread())

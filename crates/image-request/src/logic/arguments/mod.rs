@@ -1,20 +1,20 @@
-//! The command lines of the interactive Codex: for the beginning, and for resuming with a
-//! picture.
+//! The command lines of the interactive Codex: one that begins a conversation, and one that resumes
+//! it with a picture.
 //!
-//! Both have the user's options, with ours before them:
+//! Both contain the user's options, with ours before them:
 //!
 //! ```text
 //! codex [resume|fork] -a never -c mcp_servers.… -c developer_instructions=… OPTIONS PROMPT
 //! codex resume --last|ID -a never -c … -c … -C DIRECTORY OPTIONS -i PICTURE … -- WORDS
 //! ```
 //!
-//! The second one leaves out the arguments for the beginning: the prompt, the user's pictures,
-//! and the conversation to resume.
+//! The second one leaves out the arguments for the beginning: the prompt, the user's pictures, and
+//! the conversation to resume.
 //!
-//! Source of the options: `codex --help` and `codex resume --help` of 0.104.0, 0.153.4
-//! and 0.169.0. An option that is not known here is taken to have no value but one that
-//! is joined to it by `=`. Codex 0.104.0 takes the words after `resume --last` for the
-//! name of a conversation: it must be resumed by an id.
+//! Source of the options: `codex --help` and `codex resume --help` of 0.104.0, 0.153.4 and 0.169.0.
+//! An unknown option is taken to have no value, except one that is joined to it by `=`. Codex
+//! 0.104.0 takes the words after `resume --last` for the name of a conversation, so it must be
+//! resumed by an ID.
 
 use std::ffi::{OsStr, OsString};
 
@@ -35,12 +35,12 @@ pub enum BadArguments {
         "`codex {0}` is not the interactive Codex, and pictures are brought to that only; run `codex {0}` by itself, or put `--` before a prompt of this one word"
     )]
     Subcommand(String),
-    /// The arguments ask for Codex's help, which does not describe the wrapper.
+    /// The arguments ask for Codex's help, which does not cover the wrapper.
     #[error(
         "`codex-mcp eyes --help` is the help, and `codex --help` tells what Codex takes; put `--` before a prompt of this one word"
     )]
     Help,
-    /// Codex would work in another directory than the one with the pictures.
+    /// Codex would work in a directory other than the one with the pictures.
     #[error(
         "with `--worktree` Codex works in a directory of its own, whose pictures are not found from here; make one with `git worktree add`, and run `codex-mcp eyes` in it"
     )]
@@ -90,9 +90,10 @@ impl Arguments {
         }
     }
 
-    /// The user's developer instructions, as they follow `-c developer_instructions=`: TOML or
-    /// text. Ours would replace them, so both command lines leave them out, and the caller
-    /// includes them in those for [`AddedArguments::new`].
+    /// The user's developer instructions, in the form in which they follow `-c
+    /// developer_instructions=`: TOML or text. Our own instructions would replace them, so both
+    /// command lines leave them out, and the caller includes them in the instructions for
+    /// [`AddedArguments::new`].
     #[must_use]
     pub fn instructions(&self) -> Option<&str> {
         let own = |group: &&ArgumentGroup| group.kind == ArgumentKind::Instructions;
@@ -198,8 +199,8 @@ fn args(groups: &[&ArgumentGroup]) -> Vec<OsString> {
 pub enum Approval {
     /// The configuration has a policy, which stays.
     Configured,
-    /// The configuration has none, so Codex never asks, as with the program that this one
-    /// replaces.
+    /// The configuration has no policy, so Codex never asks. The program that this one replaces did
+    /// the same.
     Never,
 }
 

@@ -182,7 +182,7 @@ fn is_option(arg: &OsString) -> bool {
     arg.as_encoded_bytes().starts_with(b"-")
 }
 
-/// Where the value of an option is.
+/// The position of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValuePosition {
     Next,

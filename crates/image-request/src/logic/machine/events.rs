@@ -21,8 +21,8 @@ pub enum Input {
     ScreenObserved(ScreenState),
     /// The conversation of Codex.
     ThreadIdentified(ThreadId),
-    /// Codex and all its processes have ended. The queue must be read before this input:
-    /// requests of the old Codex are not the new one's.
+    /// Codex and all its processes have ended. The queue must be read before this input, so that
+    /// requests of the old Codex are not taken for requests of the new one.
     CodexExited(Exit),
     /// The wrapper got this signal.
     Signalled(Signal),

@@ -1,4 +1,4 @@
-//! When Codex is ended and resumed with a picture, and when the wrapper gives up.
+//! Decides when Codex is ended and resumed with a picture, and when the wrapper gives up.
 //!
 //! ```text
 //!              a request                 Codex waits, and has for a while
@@ -18,16 +18,16 @@
 //!   Resuming ── it can't be started, Error ──► Over: 1
 //! ```
 //!
-//! The nudge of the specification is a part of resuming: its text is the prompt of the resumed
-//! Codex, as text typed while Codex resumes stays unsent.
+//! The specification's nudge is part of resuming: its text is the prompt of the resumed Codex,
+//! since text typed while Codex resumes would stay unsent.
 //!
-//! All open requests are answered together, up to a limit; omitted pictures are named. A
-//! picture that no longer exists is no error: Codex is resumed without it and told why. The
-//! old Codex and all its processes have ended before the pictures are checked, and the new
-//! one starts after that, so two never run at once.
+//! All open requests are answered together, up to a limit; omitted pictures are named. A picture
+//! that no longer exists is not an error: Codex is resumed without it and told why. The old Codex
+//! and all its processes have ended before the pictures are checked, and the new one starts after
+//! that, so two never run at once.
 //!
-//! A Codex that asks for pictures endlessly is resumed once without one and told why, and
-//! then left to the person at the terminal.
+//! A Codex that asks for pictures endlessly is resumed once without one and told why, and then left
+//! to the person at the terminal.
 //!
 //! All times are durations since the wrapper began.
 
@@ -54,12 +54,12 @@ pub const MOST_RESTARTS: usize = 5;
 /// See [`MOST_RESTARTS`].
 pub const RESTARTS_WITHIN: Duration = Duration::from_secs(5 * 60);
 
-/// How long Codex must be seen waiting before it is ended (400 ms). Codex draws a screen in
-/// parts, but never takes so long for one.
+/// How long Codex must be seen waiting before it is ended (400 ms). Codex draws a screen in several
+/// steps, but always completes it within this time.
 pub const QUIET: Duration = Duration::from_millis(400);
 
-/// How long Codex may take to end (8 s). KILL is sent from the first second on; a process that
-/// is still there waits for a disk.
+/// How long Codex may take to end (8 s). KILL is sent from the first second on, so a process that
+/// still exists is waiting for a disk.
 pub const END: Duration = Duration::from_secs(8);
 
 /// The machine. It begins with Codex running.
@@ -83,13 +83,13 @@ pub struct Machine {
 enum State {
     Running,
     NeedImage(OpenRequests),
-    /// The old Codex is being ended, since then.
+    /// The old Codex is being ended, since this time.
     Restarting(Duration, OpenRequests, Answer),
     /// No Codex runs; the pictures are being checked.
     Resuming(RequestedPictures),
-    /// Codex is being started, and will be ended again if a signal came meanwhile.
+    /// Codex is being started. If a signal arrived meanwhile, Codex will be ended again.
     Starting(Option<Shutdown>),
-    /// Codex is being ended, since then, for good.
+    /// Codex is being ended for good, since this time.
     Leaving(Duration, Shutdown),
     Over,
 }
@@ -334,9 +334,9 @@ impl Machine {
         }
     }
 
-    /// Ends Codex, to restart it with pictures unless there were too many restarts. These are
-    /// counted from start to start. After too many, Codex is restarted once without pictures,
-    /// and then left alone.
+    /// Ends Codex, to restart it with pictures unless it was restarted too often. Restarts are
+    /// counted by the times of their starts. When there were too many, Codex is restarted once
+    /// without pictures, and then left alone.
     fn restart(&mut self, request: OpenRequests, at: Duration) -> Option<Effect> {
         self.answered = Some(request.number);
         let is_old = |restart: &Duration| at.saturating_sub(*restart) >= RESTARTS_WITHIN;

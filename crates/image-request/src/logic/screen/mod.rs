@@ -1,7 +1,7 @@
-//! Whether Codex waits for a picture, by the content of its screen.
+//! Determines from the content of Codex's screen whether Codex waits for a picture.
 //!
-//! Codex draws its conversation in blocks. Each begins in the first column, with a
-//! sign, and goes on with rows that are indented:
+//! Codex draws its conversation in blocks. Each block begins with a sign in the first column, and
+//! continues with indented rows:
 //!
 //! ```text
 //! › look at the error            what somebody has sent
@@ -16,40 +16,40 @@
 //!
 //! Source: the screens of Codex 0.104.0, 0.153.4 and 0.169.0 in `screens/`.
 //!
-//! **The rule.** Codex waits if, of the blocks that Codex or somebody has begun,
+//! **The rule.** Codex waits if the following holds for the blocks that Codex or the user has
+//! begun:
 //!
-//! 1. the last one of Codex's is a message and not what a tool has brought (those have
-//!    a `└` below their title), and
+//! 1. the last block of Codex is a message, not the result of a tool (results have a `└` below
+//!    their title), and
 //! 2. one of its paragraphs ends with the marker, alone on its row or rows, and
-//! 3. exactly one block of somebody's comes after it: where they type.
+//! 3. exactly one block of the user comes after it: the input field.
 //!
-//! So what does not count is: the tool's acknowledgement and a file that Codex shows
-//! (1); words about the marker (2); a text that somebody has sent or is typing, as its
-//! rows belong to their block (1); the old conversation after a resume, as the words of
-//! the resume come after it (3); a Codex that still works, as its `• Working` comes
-//! after it (1); and a message whose beginning has left the screen, as nobody knows
-//! whose it is. Codex is asked to print nothing but the marker, so that its message has
-//! few rows and comes last.
+//! So the following do not count: the tool's acknowledgement and a file that Codex shows (1); words
+//! about the marker (2); a text that the user has sent or is typing, as its rows belong to the
+//! user's block (1); the old conversation after a resume, as the prompt of the resume comes after
+//! it (3); a Codex that still works, as its `• Working` comes after the message (1); and a message
+//! whose beginning has left the screen, as its author is unknown. Codex is asked to print only the
+//! marker, so its message has few rows and comes last.
 //!
-//! Codex 0.169.0 hangs a `└ Tip: …` below some messages, until it draws them again. What
-//! has the marker right above the `└`, alone on its row or rows, is such a message: a
-//! title says what a tool has done, in words before what it was done to.
+//! Codex 0.169.0 shows a `└ Tip: …` below some messages, until it draws them again. A block with
+//! the marker right above the `└`, alone on its row or rows, is such a message: the title of a
+//! tool's result says what the tool has done, and to what, so it does not end with a bare marker.
 //!
-//! This alone is no order. The [`machine`](super::machine) also wants a request that has
-//! not been answered, and the screen to stay like this for a while: in the middle of a
-//! redraw or of a resume it may look so for a moment. Were a marker counted as new when
-//! there are more of them than before the request, scrolling would hide a new one behind
-//! an old one that leaves, and a redraw make old ones new: hence the place of the last
-//! one, which is the same after scrolling, redrawing, a change of size, and on either
-//! screen of the terminal. One case is left: somebody scrolls back, while a request is
-//! open, to where the message of an earlier wait is the last of Codex's in view, and
-//! leaves it there. Then Codex is resumed early, with the picture that it asked for.
+//! The screen alone does not end Codex. The [`machine`](super::machine) also requires a request
+//! that has not been answered, and the screen to stay like this for a while: in the middle of a
+//! redraw or of a resume, it may look so for a moment. Counting markers instead would not work: if
+//! a marker were new when there are more of them than before the request, scrolling would hide a
+//! new one as an old one leaves the screen, and a redraw would make old ones new. So the rule uses
+//! the position of the last marker, which stays the same after scrolling, redrawing and resizing,
+//! and on either screen of the terminal. One case remains: while a request is open, the user
+//! scrolls back to where the message of an earlier wait is the last block of Codex in view, and
+//! stays there. Then Codex is resumed early, with the picture that it asked for.
 //!
-//! Codex breaks rows itself, with an indentation, and in the middle of the marker where
-//! the terminal is narrow; what a terminal wraps goes on in the first column, and so does
-//! what Codex breaks once more as the terminal has just become narrower. So words
-//! about the marker that end with it may leave it alone on a row: that counts, as what
-//! Codex says last while a request is open is meant so. Colours are not looked at.
+//! Codex breaks rows itself, with an indentation, and within the marker if the terminal is narrow.
+//! Rows that the terminal wraps continue in the first column, and so do rows that Codex breaks
+//! again because the terminal has just become narrower. So a text about the marker that ends with
+//! it may leave the marker alone on a row. That counts as waiting: while a request is open, the
+//! last message of Codex is meant so. Colours are ignored.
 
 use super::contract::MARKER;
 
@@ -71,7 +71,7 @@ pub enum RowEnd {
     Wrapped,
 }
 
-/// The state of Codex by its screen.
+/// The state of Codex according to its screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScreenState {
     /// Codex waits for a picture.
@@ -184,7 +184,7 @@ fn blocks(lines: &[String]) -> Vec<Block<'_>> {
 fn block_start(line: &str) -> Block<'_> {
     let signs = [
         ('•', BlockAuthor::Codex),
-        // The sign of a working Codex, in every other 600 ms.
+        // The sign of a working Codex, which alternates with `•` every 600 ms.
         ('◦', BlockAuthor::Codex),
         ('›', BlockAuthor::User),
     ];
