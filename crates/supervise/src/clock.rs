@@ -1,4 +1,4 @@
-//! The time, for the machines that read no clock.
+//! The current time, for machines that read no clock themselves.
 
 use std::time::SystemTime;
 

@@ -1,13 +1,13 @@
-//! Whether a process is confined in another way than this one.
+//! Checks whether another process is confined in the same way as this one.
 //!
-//! A command in Codex's sandbox runs as the user. Where the sandbox allows it the network, it can
-//! connect to any socket of the user, and the process that listens would do for it what the
-//! sandbox keeps it from doing. So both ends of a connection have to be equally free: in the same
-//! namespaces, with the same filters of system calls, with the same groups and capabilities, and
-//! both with or without `no_new_privs`, which every command in Codex's sandbox has (0.104.0 to
-//! 0.169.0). A umask confines nothing: that of a desktop and that of a terminal may differ. The
-//! check goes by the process ID, which may be that of another process by then, and does not see
-//! Landlock: the proof of a client is what decides, see [`proof`].
+//! A command in Codex's sandbox runs as the user. If the sandbox allows it the network, it can
+//! connect to any socket of the user, and the listening process would do for it what the sandbox
+//! prevents. So both ends of a connection must be equally confined: in the same namespaces, with
+//! the same system call filters, groups and capabilities, and both with or without `no_new_privs`,
+//! which every command in Codex's sandbox has (0.104.0 to 0.169.0). The umask is not compared, as
+//! it confines nothing: those of a desktop and of a terminal may differ. The check has two limits:
+//! it uses the process ID, which may belong to another process by then, and it does not see
+//! Landlock. So the proof of a client is what decides, see [`proof`].
 //!
 //! [`proof`]: crate::proof
 
@@ -27,15 +27,15 @@ pub fn check(pid: i32) -> io::Result<()> {
     equal_or_denied(pid, &NAMESPACES, &ours, &theirs)
 }
 
-/// As [`check`], without the namespaces: those of a process that is not dumpable, as a guard
-/// that others can take over, are hidden from its own user.
+/// Like [`check`], but without the namespaces. A process that is not dumpable, such as the guard of
+/// an adoptable program, hides its namespaces even from its own user.
 ///
 /// # Errors
 ///
 /// As for [`check`].
 pub(crate) fn check_without_namespaces(pid: i32) -> io::Result<()> {
     if pid <= 0 {
-        // What the kernel says of a process that has no ID here.
+        // The kernel reports this number for a process that has no ID in our namespace.
         return Err(denied("the other process is in another PID namespace"));
     }
     let (ours, theirs) = (fields("self")?, fields(&pid.to_string())?);

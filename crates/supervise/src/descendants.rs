@@ -35,8 +35,8 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
     below.into_iter().map(|process| process.pid).collect()
 }
 
-/// Whether any of these processes is still running. A zombie is not, and neither is a
-/// thread: its number is no process ID. Where the system has no `/proc`, both count.
+/// Whether any of these processes is still running. Zombies do not count, and neither do threads,
+/// whose numbers are not process IDs. If the system has no `/proc`, both count.
 pub fn is_any_running(pids: &BTreeSet<Pid>) -> bool {
     match Processes::read() {
         Some(Processes(by_parent)) => {
@@ -54,7 +54,7 @@ impl Processes {
         Self::read().unwrap_or_default()
     }
 
-    /// As [`Self::scan`], but `None` where the system has no `/proc`.
+    /// Like [`Self::scan`], but `None` if the system has no `/proc`.
     #[must_use]
     pub fn read() -> Option<Self> {
         let mut by_parent: HashMap<Pid, Vec<Process>> = HashMap::new();
@@ -125,8 +125,8 @@ impl Process {
             .any(|one| one == variable.as_bytes())
     }
 
-    /// Whether it can execute code of its own: it has not ended, is not stopped, and does
-    /// not wait uninterruptibly in the kernel.
+    /// Whether the process can execute its own code: it has not ended, is not stopped, and does not
+    /// wait uninterruptibly in the kernel.
     pub fn is_running(&self) -> bool {
         !matches!(self.state, 'T' | 't' | 'D') && !self.has_ended()
     }

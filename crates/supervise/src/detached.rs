@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   we ── launcher (a session of its own) ── the process
-//!                └── ends at once, so that the process is nobody's child
+//!               └── ends at once, so that the process is nobody's child
 //! ```
 //!
-//! Clients that end a server with all of its descendants do not find the process then, and it
-//! holds nothing open that the client had left open by mistake.
+//! Clients that end a server with all of its descendants then do not find the process, and the
+//! process holds no descriptors that the client has left open by mistake.
 #![expect(
     clippy::disallowed_methods,
     reason = "the launcher is the small program between spawn and the process"
@@ -28,15 +28,15 @@ const DESCRIPTORS: &str = "/dev/fd";
 /// The last of the standard streams.
 const STDERR: RawFd = 2;
 
-/// Starts a program that has our stdout and stderr, and nothing else of ours. This has to be the
-/// first that the launcher does, as it closes all other descriptors.
+/// Starts a program that inherits only our stdout and stderr. The launcher must call this before
+/// anything else, as it closes all other descriptors.
 ///
 /// # Errors
 ///
 /// If the program cannot be started.
 pub fn launch(program: &Path, args: &[OsString]) -> io::Result<()> {
     close_inherited()?;
-    // Fails only for the leader of a group, which is apart from our client already.
+    // Fails only for the leader of a process group, which is already separate from our client.
     let _ = setsid();
     let mut command = Command::new(program);
     let command = command.arg0("codex-mcp").args(args);
@@ -50,7 +50,7 @@ fn close_inherited() -> io::Result<()> {
         open.extend(name.to_str().and_then(|name| name.parse::<RawFd>().ok()));
     }
     for descriptor in open.into_iter().filter(|number| *number > STDERR) {
-        // That of the directory is closed already.
+        // Fails for the descriptor of the listed directory, which is closed already.
         let _ = close(descriptor);
     }
     Ok(())

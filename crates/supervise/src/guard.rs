@@ -1,19 +1,18 @@
 //! A small process between us and Codex that ends Codex's whole process tree.
 //!
-//! Killing Codex is not enough: each command that it runs has a session of its own, and
-//! outlives both Codex and Codex's process group. The guard is the subreaper of
-//! everything below it, so that no process can escape by losing its parent. It ends the
-//! tree
+//! Killing Codex is not enough: each command that it runs has its own session, and outlives both
+//! Codex and Codex's process group. The guard is the subreaper of all processes below it, so none
+//! can escape by losing its parent. It ends the tree
 //!
 //! - when Codex has ended,
 //! - on SIGTERM, SIGINT or SIGHUP,
-//! - when its owner has died, however: the system sends SIGTERM then.
+//! - when its owner has died for any reason: the system sends SIGTERM then.
 //!
-//! To end the tree, the guard sends SIGTERM to every descendant, and SIGKILL a second
-//! later to those that are left, until none is. On Linux it also chases chains of processes, each of
-//! which starts the next one and ends sooner than a scan can find and kill it. If the guard itself is killed, the
-//! system sends SIGKILL to Codex, and the owner kills the rest of the tree (`tree_mark`). The guard
-//! exits as Codex did.
+//! To end the tree, the guard sends SIGTERM to every descendant, and every second from then on
+//! SIGKILL to those that are left, until none is. On Linux it also chases chains of processes, in
+//! which each process starts the next one and ends sooner than a scan can find and kill it. If the
+//! guard itself is killed, the system sends SIGKILL to Codex, and the owner kills the rest of the
+//! tree (`tree_mark`). The guard exits as Codex did.
 //!
 //! ```text
 //!   Watching ── Codex ended, told to, owner gone ──► Ending ── nothing left ──► exit
@@ -21,14 +20,14 @@
 //!                                                         └─┘ every second: SIGKILL to all
 //! ```
 //!
-//! Where the program's streams are a terminal, the guard is the leader of its session, as
-//! a shell is, and the program a job in the foreground. Without a session leader above it
-//! the program could not be stopped (Ctrl-Z): the system does not stop processes of an
-//! orphaned process group. When the program is stopped, the guard stops too, so that its
-//! owner notices, and continues the program when it is continued itself.
+//! If the program's streams are a terminal, the guard is the leader of its session, like a shell,
+//! and the program is a foreground job. Without a session leader above it, the program could not be
+//! stopped (Ctrl-Z), as the system does not stop processes of an orphaned process group. When the
+//! program is stopped, the guard stops too, so that its owner notices. When the guard is continued,
+//! it continues the program.
 //!
-//! On systems without subreapers (outside Linux), the guard ends Codex's process group and
-//! what is listed below it instead, and checks every second whether the owner lives.
+//! On systems without subreapers (outside Linux), the guard instead ends Codex's process group and
+//! the processes that are listed below it, and checks every second whether the owner lives.
 //!
 //! The guard of an [adoptable](super::adoptable) program ([`run_adoptable`]) does not end the tree
 //! when its owner has died, but waits for another owner.
@@ -62,7 +61,8 @@ use unsupported as adoptable;
 /// Seconds between SIGTERM and SIGKILL.
 const GRACE: u32 = 1;
 
-/// How long chains are chased after each SIGKILL: long enough for eight at once on a busy machine.
+/// How long chains are chased after each SIGKILL. The time suffices for eight chains at once on a
+/// busy machine.
 const CHASE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,9 +112,9 @@ pub fn run(owner: i32, streams: Streams, program: &OsString, args: &[OsString]) 
     exit_code(exit, program)
 }
 
-/// Runs `program` with `args` under guard for the process at the other end of stdin, the control
-/// stream, and for those that take the program over on the socket `adoption`, each up to `wait`
-/// after the end of the one before.
+/// Runs `program` with `args` under guard. The first owner is the process at the other end of
+/// stdin, the control stream. Other processes can take the program over through the socket
+/// `adoption`, each up to `wait` after the end of its predecessor.
 #[must_use]
 pub fn run_adoptable(
     adoption: &Path,
@@ -205,8 +205,8 @@ fn start(streams: Streams, command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// The program starts with no signal blocked, whatever is blocked here: with
-/// SIGCHLD blocked Codex would not notice that a command of its has ended.
+/// Unblocks all signals for the program: with SIGCHLD blocked, Codex would not notice that one of
+/// its commands has ended.
 fn before_exec(streams: Streams) -> io::Result<()> {
     if streams == Streams::Terminal {
         // A process in the background is stopped for this call unless it blocks SIGTTOU.
@@ -262,7 +262,7 @@ impl Guard {
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
                 Ok(WaitStatus::StillAlive) => {
-                    // Processes that Codex left are our children by now.
+                    // Processes that Codex has left behind are our children by now.
                     if self.codex_exit.is_some() {
                         self.end();
                     }
@@ -277,7 +277,7 @@ impl Guard {
         }
     }
 
-    /// Stops when Codex stops, and continues it when we are continued.
+    /// Stops the guard when Codex has been stopped. Continues Codex when the guard is continued.
     fn stopped(&self, pid: Pid) {
         let with_it = self.streams == Streams::Terminal && self.phase == Phase::Watching;
         if with_it && pid == self.codex {
@@ -291,7 +291,7 @@ impl Guard {
         if self.phase == Phase::Watching {
             self.phase = Phase::Ending;
             if let Owner::OnStream { adoption } = &self.owner {
-                // It is removed again at the end, if this fails.
+                // If this fails, the socket is removed at the end.
                 let _ = private_socket::remove(adoption);
             }
             self.signal_all(Signal::SIGTERM);
@@ -314,10 +314,10 @@ impl Guard {
         }
     }
 
-    /// Kills our children again and again: each process of a chain becomes one when its parent has
-    /// ended, and children are listed in a fraction of the time that a scan takes. Only we reap them,
-    /// so none of the listed numbers belongs to another process. Returns Codex's exit once no child
-    /// is left.
+    /// Kills our children again and again: a process of a chain becomes our child when its parent
+    /// has ended, and listing children takes a fraction of the time of a scan. Only we reap them,
+    /// so none of the listed numbers can belong to another process. Returns Codex's exit once no
+    /// child is left.
     fn chase(&mut self) -> Option<Exit> {
         let end = Instant::now() + CHASE;
         let mut exit = None;
@@ -348,7 +348,7 @@ impl Guard {
 
     /// Processes start and end during the scan; a missed one is found a second later.
     fn signal_all(&mut self, signal: Signal) {
-        // Before Codex can end: elsewhere than on Linux it is what leads to the others.
+        // Listed before Codex can end: outside Linux, Codex leads to the other processes.
         let processes = self.tree.processes();
         // Once Codex has been reaped, its number may belong to another process.
         if self.codex_exit.is_none() {

@@ -1,6 +1,6 @@
-//! A thread for work with locked files, so that no other request waits for the lock.
+//! A separate thread for work with locked files, so that no other request waits for the lock.
 //!
-//! No process is started there: a process would end with the thread that started it.
+//! No process must be started on this thread: the process would end with the thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// How long the thread stays without a task. A host has one for each client that has a session, also
-/// for those that have gone.
+/// How long the thread stays without a task. A host has one thread for each client that has a
+/// session, including clients that have gone.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Runs tasks one after the other, in the order in which they were submitted.
@@ -61,8 +61,8 @@ impl IoThread {
         Self::start_shared(Shared::default())
     }
 
-    /// The same, with something to run whenever the thread is about to end because it has had no
-    /// task: what it keeps in memory for the next task can be dropped.
+    /// Starts the thread like [`start`](Self::start). `on_idle` runs whenever the thread is about
+    /// to end for lack of tasks, to drop memory that is kept for the next task.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl IoThread {
         if state.is_running {
             self.shared.submitted.notify_one();
         } else if let Err(error) = spawn(&self.shared, &mut state) {
-            // Nobody would wake the callers.
+            // Dropping the tasks wakes their callers, which would otherwise wait forever.
             state.tasks.clear();
             tracing::error!("cannot spawn the thread that works with files: {error}");
         }
@@ -155,7 +155,7 @@ impl Shared {
     }
 }
 
-/// Has all callers learn that a task has panicked.
+/// Informs all callers that a task has panicked.
 struct EndOnPanic<'a>(&'a Shared);
 
 impl Drop for EndOnPanic<'_> {

@@ -1,8 +1,8 @@
-//! Processes that end with their owner, and threads for work that blocks.
+//! Processes that end with their owner, and threads for blocking work.
 //!
-//! Every process that codex-mcp starts (Codex, git, a command of the user's) has to end
-//! when codex-mcp ends, also after `kill -9`, and so have the processes that it started
-//! in turn. So no program is started directly:
+//! Every process that codex-mcp starts (Codex, git, a command of the user) has to end when
+//! codex-mcp ends, even after `kill -9`, and so do the processes that it started in turn. So
+//! programs are not started directly:
 //!
 //! ```text
 //!  codex-mcp ──spawn──► guard (this executable again) ──► program ──► its commands ──► …
@@ -10,19 +10,22 @@
 //!      └── dies ─────────►│ SIGTERM to all, SIGKILL a second later, until none is left
 //! ```
 //!
-//! [`spawn`] starts the guard, which must be reachable as the verb `guard` of the executable;
-//! [`guard`] runs there. [`short_lived`] runs a short-lived program to its end and keeps its
-//! output; [`detached`] launches the workers and hosts, which alone outlive us; [`adoptable`]
-//! starts programs that another process can take over when their owner was killed. Where a guard
-//! itself is killed, its owner finds the rest of its tree by a variable in its environment.
-//! [`search_path`] decides in which directories programs are looked up; [`descendants`] lists the
-//! processes below one; [`io_thread`] runs blocking work in order on a thread of its own;
-//! `platform` has what differs between Linux and other systems;
-//! [`private_socket`], [`proof`] and `confinement` keep commands in Codex's sandbox from the Unix
-//! sockets of our processes; [`starter`] ends this process with the one that started it.
+//! - [`spawn`] starts the guard, which must be reachable as the verb `guard` of the executable;
+//!   [`guard`] runs there. If a guard itself is killed, its owner finds the rest of its tree by a
+//!   variable in the tree's environment.
+//! - [`short_lived`] runs a short-lived program to its end and keeps its output.
+//! - [`detached`] launches workers and hosts, the only processes that outlive us.
+//! - [`adoptable`] starts programs that another process can take over if their owner is killed.
+//! - [`search_path`] decides in which directories programs are looked up.
+//! - [`descendants`] lists the processes below another one.
+//! - [`io_thread`] runs blocking work in order on a separate thread.
+//! - `platform` contains the differences between Linux and other systems.
+//! - [`private_socket`], [`proof`] and `confinement` keep commands in Codex's sandbox away from the
+//!   Unix sockets of our processes.
+//! - [`starter`] ends this process with the one that started it.
 //!
-//! Everything is started from the main thread: on Linux the parent-death signal is sent
-//! when the *thread* that spawned ends.
+//! Everything is started from the main thread: on Linux the parent-death signal is sent when the
+//! *thread* that spawned ends.
 //!
 //! ```no_run
 //! use std::path::Path;

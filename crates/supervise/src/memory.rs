@@ -1,11 +1,11 @@
-//! Gives memory that is free inside of this process back to the system.
+//! Returns unused memory of this process to the system.
 
-/// Gives back what the C library keeps of memory that was freed. It gives back by itself only what
-/// is free at the end of its heap, so that a process which runs for weeks grows to the most that it
-/// has ever needed at once, and beyond, as blocks of different sizes leave gaps. It takes about a
-/// millisecond for 10 MiB. Source: `malloc_trim(3)`.
+/// Returns freed memory that the C library has kept. By itself, the library returns only free
+/// memory at the end of its heap, and blocks of different sizes leave gaps. So a process that runs
+/// for weeks would grow to its largest need ever, and beyond. This takes about a millisecond for 10
+/// MiB. Source: `malloc_trim(3)`.
 ///
-/// Other C libraries than glibc give it back by themselves.
+/// C libraries other than glibc return memory by themselves.
 pub fn release_unused() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it may be called at any time from any thread: it takes the locks of the allocator, and
@@ -19,7 +19,7 @@ pub fn release_unused() {
 mod tests {
     use super::*;
 
-    /// The memory of this process that is no file, in KiB.
+    /// The anonymous memory of this process, in KiB.
     #[expect(
         clippy::disallowed_methods,
         reason = "the kernel writes it, and it has an end"

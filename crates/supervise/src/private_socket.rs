@@ -1,6 +1,6 @@
-//! Unix sockets for processes of this user that are not in Codex's sandbox.
+//! Unix sockets for processes of this user outside of Codex's sandbox.
 //!
-//! The socket lies in a directory that only the user can use, each end checks the other one by
+//! The socket lies in a directory that only the user can access, each end checks the other one with
 //! [`check_peer`], and the server demands a [proof](crate::proof).
 
 use std::fs::{self, Permissions};
@@ -22,7 +22,8 @@ use crate::platform;
 /// (`sun_path`).
 const LONGEST_PATH: usize = 100;
 
-/// How long, and how often, a connection is tried while the queue of the socket is full.
+/// How long a connection is tried while the queue of the socket is full, and the pause between
+/// attempts.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -43,7 +44,7 @@ pub fn check_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Listens at a path, in place of a socket that is there. Only this user can connect. The path
+/// Listens at a path, replacing a socket that exists there. Only this user can connect. The path
 /// must lie in a directory that [`check_directory`] accepts.
 ///
 /// # Errors
@@ -52,7 +53,7 @@ pub fn check_directory(directory: &Path) -> io::Result<()> {
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     remove(path)?;
     let short = ShortPath::of(path)?;
-    // The directory keeps others away while the socket has its first mode.
+    // Until the mode of the socket is set, the directory keeps other users away.
     let listener = UnixListener::bind(&short)?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
@@ -70,8 +71,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks that the other end of a connection is a process of this user that is not confined in
-/// another way than this one.
+/// Checks that the other end of a connection is a process of this user, and confined in the same
+/// way as this one.
 ///
 /// # Errors
 ///
@@ -95,13 +96,13 @@ pub(crate) fn check_user(peer: u32) -> io::Result<()> {
 #[derive(Debug)]
 pub struct ShortPath {
     path: PathBuf,
-    /// The directory that the path leads through.
+    /// The open directory through which the path leads.
     _directory: Option<OwnedFd>,
 }
 
 impl ShortPath {
-    /// A short path to the same file. Longer ones than 100 bytes lead through
-    /// `/proc/self/fd`, on Linux; elsewhere they stay as they are, and no socket can be there.
+    /// A short path to the same file. On Linux, paths longer than 100 bytes lead through
+    /// `/proc/self/fd`. On other systems they stay as they are, and no socket can be created there.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ fn open_directory(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
     Ok(open(path, flags, Mode::empty())?)
 }
 
-/// Connects to a socket. If others leave no room in its queue, tries again for 2 s.
+/// Connects to a socket. If its queue is full, tries again for 2 s.
 ///
 /// # Errors
 ///
@@ -170,7 +171,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
         check_directory(directory.path()).unwrap();
-        // A long path takes the way through /proc/self/fd, where there is one.
+        // A long path leads through /proc/self/fd, if the system has it.
         let parent = match cfg!(all(target_os = "linux", not(portable))) {
             true => directory.path().join("x".repeat(200)),
             false => directory.path().join("x"),

@@ -1,7 +1,8 @@
 //! The proof that a client of a Unix socket can write in the socket's directory.
 //!
-//! A command in Codex's sandbox runs as the same user and may reach the socket, but cannot write
-//! there. So the server names a file, and serves the client only if that makes the file.
+//! A command in Codex's sandbox runs as the same user and may reach the socket, but cannot write in
+//! its directory. So the server names a file, and serves the client only after the client has
+//! created this file.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,7 +12,7 @@ use std::path::Path;
 use common::text::hex;
 use serde::{Deserialize, Serialize};
 
-/// What a client has to do first: make an empty file of this name beside the socket.
+/// The server's demand on a new client: to create an empty file of this name next to the socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Challenge {
@@ -27,11 +28,11 @@ pub struct ProofName(String);
 /// The end of the name of a proof.
 const PROOF: &str = ".proof";
 
-/// The number of random bytes in the name of a proof: nobody guesses it.
+/// The number of random bytes in the name of a proof, so that nobody can guess it.
 pub const PROOF_BYTES: usize = 16;
 
 impl ProofName {
-    /// A name that nobody knows yet.
+    /// Creates a random name that nobody knows yet.
     ///
     /// # Errors
     ///
@@ -74,7 +75,7 @@ impl From<ProofName> for String {
     }
 }
 
-/// Makes the file of a proof in the directory of a socket: the client's side.
+/// Creates the file of a proof in the directory of a socket, on the client's side.
 ///
 /// # Errors
 ///
@@ -90,7 +91,8 @@ pub fn make(directory: &Path, name: &ProofName) -> io::Result<()> {
     file.map(drop)
 }
 
-/// Whether the client has made the file of a proof, which is removed: the server's side.
+/// Checks on the server's side whether the client has created the file of a proof, and removes the
+/// file.
 ///
 /// # Errors
 ///

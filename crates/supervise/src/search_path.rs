@@ -1,20 +1,19 @@
-//! The directories in which programs and libraries are looked up for the processes that we
-//! start outside of Codex's sandbox.
+//! The directories in which programs and libraries are looked up for the processes that we start
+//! outside of Codex's sandbox.
 //!
-//! Codex's commands can write in the working directory and in temporary directories.
-//! Neither we nor Codex, whose process runs git and `bwrap` outside of the sandbox, may
-//! find a program `git` there, in an active `.venv/bin` for example. So search paths are
-//! passed on without
+//! Codex's commands can write in the working directory and in temporary directories, for example in
+//! an active `.venv/bin`. Neither we nor Codex, whose process runs git and `bwrap` outside of the
+//! sandbox, may find a program such as `git` there. So search paths are passed on without
 //!
 //! - entries that are relative or empty,
 //! - those in the working directory of the process and in the repository around it,
 //! - those in a temporary directory,
-//! - those in the working tree of any git repository, as one app-server serves threads in
-//!   many directories. HOME, directories `~/.NAME`, `/usr`, `/opt` and Homebrew's are
-//!   excepted, for package managers are installed there as repositories (nvm, pyenv, asdf,
-//!   Homebrew), and the `.git` of a HOME belongs to dotfiles.
+//! - those in the working tree of any git repository, as one app-server serves threads in many
+//!   directories. Exceptions are HOME, directories `~/.NAME`, `/usr`, `/opt` and Homebrew's:
+//!   package managers are installed there as repositories (nvm, pyenv, asdf, Homebrew), and the
+//!   `.git` of a HOME belongs to dotfiles.
 //!
-//! Codex's commands get the PATH as it was, see `confinement`.
+//! Codex's commands get the unchanged PATH, see `confinement`.
 //!
 //! Source: ld.so(8) for the separators.
 
@@ -51,20 +50,20 @@ const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Directories in which programs are installed, also as git repositories.
 const INSTALLED: [&str; 3] = ["/usr", "/opt", "/home/linuxbrew/.linuxbrew"];
 
-/// Decides which entries of search paths count.
+/// Decides which entries of search paths are kept.
 #[derive(Debug)]
 pub struct SearchPaths {
     /// Directories that Codex's commands can write, with and without links.
     writable: Vec<PathBuf>,
     home: Option<PathBuf>,
-    /// Directories at and above which no repository is looked for.
+    /// Directories at which the search for a repository ends.
     ceilings: Vec<PathBuf>,
 }
 
 impl SearchPaths {
-    /// The search paths of a process in this directory, with these variables. Our own
-    /// directory counts as writable for Codex's commands too, unless HOME lies in it. The given one
-    /// counts even then, unlike in [`SearchPaths::of_client`]: the commands work in it.
+    /// The search paths of a process in this directory, with these variables. Our own directory
+    /// also counts as writable for Codex's commands, unless HOME lies in it. `cwd` counts as
+    /// writable even then, unlike in [`SearchPaths::of_client`], since the commands work in it.
     pub fn of_process(cwd: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let home = home_directory(&variable);
         let ceilings = ceilings_in(&variable(CEILINGS).unwrap_or_default());
@@ -91,8 +90,8 @@ impl SearchPaths {
         paths
     }
 
-    /// The search paths of a client in this directory, which counts as writable unless HOME lies in
-    /// it. Our own directory counts too.
+    /// The search paths of a client in this directory. The directory counts as writable unless HOME
+    /// lies in it, and so does our own directory.
     pub fn of_client(directory: Option<&Path>) -> Self {
         let paths = Self::of_process(None, our_variable);
         match directory.filter(|directory| !paths.has_home_in(directory)) {
@@ -106,14 +105,15 @@ impl SearchPaths {
         home.is_some_and(|home| home.starts_with(resolved(directory)))
     }
 
-    /// A PATH without the entries that commands can write; `None` if it has none.
+    /// A PATH without the entries that commands can write to; `None` if the PATH has no such
+    /// entries.
     pub fn without_writable(&self, path: &OsStr) -> Option<OsString> {
         let counts = |entry: &Path| entry.is_absolute() && !self.is_writable(entry);
         filtered(path, b":", counts).map(not_empty)
     }
 
-    /// The variables of [`CODE`] that have entries which commands can write, each without
-    /// these entries; `None` for a variable of which nothing is left.
+    /// The variables of [`CODE`] with entries that commands can write to, each without these
+    /// entries; `None` for a variable of which nothing is left.
     pub(crate) fn code(
         &self,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -155,7 +155,7 @@ impl SearchPaths {
         within.into_iter().find(is_top).map(Path::to_owned)
     }
 
-    /// Whether a repository holds programs that are installed.
+    /// Whether the repository with this top directory contains installed programs.
     fn is_for_tools(&self, top: &Path) -> bool {
         if INSTALLED.iter().any(|place| top.starts_with(place)) {
             return true;
@@ -175,9 +175,8 @@ impl SearchPaths {
     }
 }
 
-/// The search paths that a process in this directory gets, as variables on top of our
-/// environment. A process that serves several directories can be shared by those for which they
-/// are equal.
+/// The search paths of a process in this directory, as variables to set on top of our environment.
+/// One process can serve several directories if these are equal for all of them.
 pub fn protected_in(directory: Option<&Path>) -> Vec<(OsString, OsString)> {
     let paths = SearchPaths::of_process(directory, our_variable);
     let path = env::var_os(PATH).and_then(|path| paths.without_writable(&path));
@@ -198,8 +197,8 @@ fn own_directory(paths: &SearchPaths) -> Option<PathBuf> {
     (!paths.has_home_in(&own)).then_some(own)
 }
 
-/// Warns if Codex or this program lies where the commands of a Codex in this directory, ours by
-/// default, can replace it.
+/// Warns if Codex or this program lies in a place where it could be replaced by the commands of a
+/// Codex in this directory (`None` for ours).
 pub fn warn_of_replaceable(codex: &Path, directory: Option<&Path>) {
     let own = env::current_dir().ok();
     let paths = SearchPaths::of_client(directory.or(own.as_deref()));
@@ -215,7 +214,7 @@ pub fn warn_of_replaceable(codex: &Path, directory: Option<&Path>) {
     }
 }
 
-/// A PATH without relative entries; `None` if it has none.
+/// A PATH without relative entries; `None` if the PATH has no such entries.
 pub fn without_relative(path: &OsStr) -> Option<OsString> {
     filtered(path, b":", Path::is_absolute).map(not_empty)
 }
@@ -246,7 +245,8 @@ pub fn for_commands(directory: Option<&Path>) -> Option<String> {
     is_given.then(|| path.into_string().ok()).flatten()
 }
 
-/// A list of paths without the entries that do not count; `None` if all of them count.
+/// A list of paths without the entries for which `counts` is `false`; `None` if there are no such
+/// entries.
 fn filtered(value: &OsStr, separators: &[u8], counts: impl Fn(&Path) -> bool) -> Option<OsString> {
     let entries: Vec<&[u8]> = value
         .as_bytes()

@@ -14,8 +14,8 @@ use super::spawn::{Program, Streams, spawn};
 /// The most output that is kept, in bytes per stream.
 const OUTPUT_LIMIT: u64 = 256 * 1024;
 
-/// How long to wait for the processes of a program that is ended. The guard ends them within 2 s;
-/// it waits for one that the user may not kill as long as that runs.
+/// How long to wait for the processes of a program that is being ended. The guard ends them within
+/// 2 s, but waits for as long as it takes for a process that the user may not kill.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The exit and the output of a program, as text.
@@ -48,12 +48,12 @@ pub async fn run(program: &Program, timeout: Duration) -> io::Result<TextOutput>
     run_until(program, tokio::time::sleep(timeout)).await
 }
 
-/// Like [`run`], but ends the program when `end` completes. All its processes have exited
-/// on return, as for [`run_with_input`].
+/// Like [`run`], but ends the program when `end` completes. On return, all its processes have
+/// exited, as for [`run_with_input`].
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// As for [`run`].
 pub async fn run_until(program: &Program, end: impl Future<Output = ()>) -> io::Result<TextOutput> {
     let options = RunOptions {
         input: &[],
@@ -86,7 +86,7 @@ pub struct ProgramOutput {
     pub stdout: Vec<u8>,
     /// The beginning of its stderr.
     pub stderr: Vec<u8>,
-    /// Whether `stdout` is all that the program wrote there.
+    /// Whether `stdout` is the complete output.
     pub extent: Extent,
 }
 
@@ -99,13 +99,12 @@ pub enum Extent {
     Cut,
 }
 
-/// Runs a program with input on its stdin. When `end` completes, the program and all
-/// processes that it started are ended; they have exited on return, except for those that have not
-/// within 10 s.
+/// Runs a program with input on its stdin. When `end` completes, the program and all processes that
+/// it started are ended. On return they have exited, except for those that take longer than 10 s.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// As for [`run`].
 pub async fn run_with_input(
     program: &Program,
     options: &RunOptions<'_>,
@@ -157,7 +156,8 @@ async fn await_end(end: impl Future<Output = io::Result<Exit>>, program: &Path) 
     Ok(())
 }
 
-/// A failed write is no error here: the program's output shows why it does not read.
+/// Writes the input. A failed write is not an error: the program's output shows why it does not
+/// read.
 async fn write_input(mut stdin: ChildStdin, input: &[u8]) {
     if !input.is_empty() && stdin.write_all(input).await.is_ok() {
         let _ = stdin.shutdown().await;

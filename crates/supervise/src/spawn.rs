@@ -1,16 +1,14 @@
-//! Starts processes: everything else goes through this crate.
+//! Starts processes. All other crates start processes through this crate.
 //!
-//! A program is not started directly but by a [guard](super::guard): this executable
-//! again, which starts the program, passes its streams through untouched, and ends the
-//! whole process tree below it when the program ends, on a signal, or when we are gone,
-//! for whatever reason.
+//! A program is not started directly but by a [guard](super::guard): this executable again, which
+//! starts the program, passes its streams through untouched, and ends the whole process tree below
+//! it when the program ends, on a signal, or when we are gone, for whatever reason.
 //!
-//! On Linux the parent-death signal is sent when the *thread* that spawned ends. The
-//! program runs on a single-threaded runtime, so the spawning thread lives as long as the
-//! process.
+//! On Linux the parent-death signal is sent when the *thread* that spawned ends. Our runtime is
+//! single-threaded, so the spawning thread lives as long as the process.
 //!
-//! Only a worker and a host outlive us, see [`spawn_detached`]; the programs that they start
-//! have guards.
+//! Only workers and hosts outlive us, see [`spawn_detached`]; the programs that they start have
+//! guards.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the module that everything else has to go through"
@@ -54,8 +52,8 @@ const STORE_SECRETS: [&str; 8] = [
 /// The access token for ntfy, which only workers and hosts get.
 pub const NTFY_TOKEN: &str = "CODEX_MCP_NTFY_TOKEN";
 
-/// The variables with secrets that only workers and hosts get, as far as this process has them: for
-/// a program of ours under a guard that starts workers and hosts, too.
+/// The variables with secrets that only workers and hosts get, as far as this process has them.
+/// They are for a guarded program of ours that starts workers and hosts, too.
 #[must_use]
 pub fn own_secrets() -> Vec<(OsString, OsString)> {
     let names = STORE_SECRETS.iter().chain([&NTFY_TOKEN]);
@@ -64,9 +62,9 @@ pub fn own_secrets() -> Vec<(OsString, OsString)> {
 }
 
 /// Variables that an MCP client sets for the processes of one of its sessions. No program started
-/// here gets them: a host serves several clients, and with some of them a command of Codex could
-/// talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330, and of one
-/// of a plugin.
+/// here gets them: a host serves several clients, and some of the variables would let a command of
+/// Codex talk to the client. Source: the environment of an MCP server of Claude Code 2.1.330, and
+/// of one of a plugin.
 const CLIENT_VARIABLES: [&str; 14] = [
     "AI_AGENT",
     "CLAUDECODE",
@@ -84,16 +82,16 @@ const CLIENT_VARIABLES: [&str; 14] = [
     "NoDefaultCurrentDirectoryInExePath",
 ];
 
-/// Whether a host has no such variable: one of a client's session, the mark of a process tree, or
-/// the starter of a process.
+/// Whether hosts do not get this variable: it belongs to a client's session, marks a process tree,
+/// or names the starter of a process.
 #[must_use]
 pub fn is_unknown_to_hosts(name: &OsStr) -> bool {
     let mut unknown = CLIENT_VARIABLES.iter().chain([&TREE, &STARTER]);
     unknown.any(|known| name == *known)
 }
 
-/// The umask in octal digits, which all that is started here inherits. Empty if the system does not
-/// tell it.
+/// The umask in octal digits, which all started processes inherit. Empty if it cannot be
+/// determined.
 #[must_use]
 pub fn umask() -> String {
     platform::umask()
@@ -108,7 +106,7 @@ pub struct Program {
     pub args: Vec<OsString>,
     /// Variables set on top of our own environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Variables of our own environment that it doesn't get.
+    /// Variables of our own environment that are removed.
     pub without: &'static [&'static str],
     /// Its working directory; `None` for ours.
     pub cwd: Option<PathBuf>,
@@ -119,10 +117,9 @@ pub struct Program {
 /// The directories in which a program and its child processes look up programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// The directories of PATH that Codex's commands cannot write, see `search_path`.
+    /// The directories of PATH that Codex's commands cannot write to, see `search_path`.
     Protected,
-    /// The absolute directories of PATH: the command itself comes from the repository
-    /// anyway.
+    /// All absolute directories of PATH, since the command itself comes from the repository anyway.
     AsTheUser,
 }
 
@@ -184,8 +181,8 @@ pub fn spawn(program: &Program) -> io::Result<(Process, Streams)> {
     Ok((Process { guard, mark }, streams))
 }
 
-/// Starts a program under a guard in a terminal, given by the side that programs use. The
-/// terminal becomes the controlling terminal of a new session.
+/// Starts a program under a guard in a terminal, which is given by the end that programs use. It
+/// becomes the controlling terminal of a new session.
 ///
 /// # Errors
 ///
@@ -201,7 +198,7 @@ pub fn spawn_in_terminal(program: &Program, terminal: &impl AsFd) -> io::Result<
     Ok(Process { guard, mark })
 }
 
-/// Replaces this process by a program, which has no guard; returns on failure only.
+/// Replaces this process by a program without a guard. Returns only on failure.
 #[must_use]
 pub fn become_program(program: &Program) -> io::Error {
     let mut command = Command::new(&program.path);
@@ -210,7 +207,7 @@ pub fn become_program(program: &Program) -> io::Error {
     command.as_std_mut().exec()
 }
 
-/// The command that starts the guard of a program. The whole tree gets the mark.
+/// The command that starts a program under a guard. The mark is set for the whole tree.
 pub(crate) fn guarded(
     program: &Program,
     mark: &TreeMark,
@@ -275,9 +272,9 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
     }
 }
 
-/// Starts this executable again, with these arguments, as a process that outlives us: by a
-/// [launcher](super::detached), in another session, and as nobody's child. Its stdin is empty, and
-/// its stderr goes to a file. Returns its stdout.
+/// Starts this executable again, with these arguments, as a process that outlives us: through a
+/// [launcher](super::detached), in another session, and without a parent of ours. Its stdin is
+/// empty, and its stderr goes to the file `complaints`. Returns its stdout.
 ///
 /// # Errors
 ///
@@ -317,8 +314,8 @@ pub struct DetachedProgram {
 /// The exit code of a Rust program that has panicked.
 const PANICKED: i32 = 101;
 
-/// Whether a guard may have ended so without ending its tree. It exits as its program did, so this
-/// may also be the exit of the program.
+/// Whether a guard with this exit may have left its tree running. A guard exits as its program did,
+/// so this may also be the exit of the program.
 fn may_be_of_guard(exit: Exit) -> bool {
     match exit {
         Exit::Code(code) => code == PANICKED,
@@ -329,9 +326,9 @@ fn may_be_of_guard(exit: Exit) -> bool {
 /// The executable started as the guard, if it is not this one.
 static GUARD: OnceLock<PathBuf> = OnceLock::new();
 
-/// Makes another executable the guard of all processes started from now on: for programs
-/// without the verb `guard` that use this library, such as tests. Only the first call
-/// counts.
+/// Makes another executable the guard of all processes that are started from now on. For programs
+/// that use this library without having the verb `guard`, such as tests. Only the first call has an
+/// effect.
 pub fn set_guard_executable(executable: &Path) {
     let _ = GUARD.set(executable.to_owned());
 }
@@ -407,8 +404,8 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         if let Some(guard) = self.pid() {
-            // The guard is not reaped yet, so the id is still its own. It is no error if
-            // it has ended meanwhile.
+            // The guard is not reaped yet, so the ID is still its own. A failure means that it has
+            // ended meanwhile.
             let _ = kill(guard, signal);
         }
     }

@@ -1,10 +1,10 @@
 //! Ends this process when the process that started it has died.
 //!
-//! The npm package starts the program by a script in Node, which stays between the program and
-//! whoever called it. If that script is killed, nobody would know of the program any more. So the
+//! The npm package starts the program by a script in Node, which stays between the program and the
+//! script's caller. If that script is killed, nobody would know of the program any more. So the
 //! script names itself in a variable, and the program asks the system for a signal when its starter
-//! dies: SIGTERM, so that it can still interrupt what it does. Outside Linux, where there is no such
-//! signal, a thread looks every second whether the starter is still there.
+//! dies: SIGTERM, which still lets the program interrupt its work. Outside Linux, where there is no
+//! such signal, a thread checks every second whether the starter still exists.
 //!
 //! The variable is meant for this process only, and is [withheld](super::spawn) from all others.
 
@@ -27,7 +27,7 @@ enum Starter {
     Parent,
     /// It has died.
     Dead,
-    /// It is a process that has not started us. A program in between has passed the variable on.
+    /// Another process, which has not started us: a program in between has passed the variable on.
     Other,
 }
 
@@ -46,7 +46,7 @@ pub fn end_with_starter() -> io::Result<()> {
         Starter::Dead => Ok(kill(Pid::this(), SIGNAL)?),
         Starter::Parent => {
             tie_to_parent(starter)?;
-            // It may have died before.
+            // The starter may have died before the signal was requested.
             if getppid() != starter {
                 kill(Pid::this(), SIGNAL)?;
             }

@@ -1,10 +1,10 @@
-//! The mark of a process tree, by which it is ended when its guard was killed.
+//! The mark of a process tree. If the guard of the tree is killed, the tree is ended by this mark.
 //!
-//! If a guard is killed, the system kills the program too, but not the processes that the program
-//! has started. Those are nobody's children then. They are found by a variable in the environment
-//! of the tree, and killed by the owner of the guard. A process whose environment was chosen anew,
-//! such as an MCP server of Codex, does not have the variable. Where the variables of a process
-//! cannot be read (outside Linux), nothing is found.
+//! When a guard is killed, the system also kills the program, but not the processes that the
+//! program has started. Those have lost their parent then. The owner of the guard finds them by a
+//! variable in the environment of the tree, and kills them. A process whose environment was
+//! replaced, such as an MCP server of Codex, does not have the variable. If the variables of
+//! processes cannot be read (outside Linux), nothing is found.
 
 use std::io;
 #[cfg(all(target_os = "linux", not(portable)))]
@@ -21,15 +21,15 @@ use crate::descendants::Processes;
 /// The variable.
 pub(crate) const TREE: &str = "CODEX_MCP_TREE";
 
-/// How many random bytes tell a tree from all others.
+/// The number of random bytes that distinguish a tree from all others.
 const RANDOM_BYTES: usize = 8;
 
-/// The pause before it is checked whether all processes have ended, and how often.
+/// The pause between checks whether all processes have ended, and the number of checks.
 const PAUSE: Duration = Duration::from_millis(20);
 const CHECKS: usize = 100;
 
-/// How many checks in a row have to find no process: the environment of one that begins another
-/// program is empty for a moment.
+/// The number of consecutive checks that must find no process: while a process executes another
+/// program, its environment is empty for a moment.
 const EMPTY_CHECKS: usize = 3;
 
 /// The mark of a tree.
@@ -48,7 +48,8 @@ impl TreeMark {
         Ok(Self(hex(&random)))
     }
 
-    /// The mark of the tree that is taken over by this socket. The next owner knows it, too.
+    /// The mark of the tree that is taken over through this socket. The next owner can derive it,
+    /// too.
     #[cfg(all(target_os = "linux", not(portable)))]
     pub(crate) fn of_socket(adoption: &Path) -> Self {
         Self(adoption.to_string_lossy().into_owned())
@@ -59,7 +60,7 @@ impl TreeMark {
         (TREE, &self.0)
     }
 
-    /// Kills the processes that are left of the tree. Waits until they have ended, 2 s at most.
+    /// Kills the remaining processes of the tree, and waits for up to 2 s until they have ended.
     pub(crate) async fn end(&self) {
         let variable = format!("{TREE}={}", self.0);
         let mut empty = 0;

@@ -1,4 +1,4 @@
-//! Programs that another process can take over when their owner was killed.
+//! Programs that another process can take over if their owner is killed.
 //!
 //! The program listens on a loopback port, and its guard has a control stream to the owner:
 //!
@@ -7,20 +7,19 @@
 //!     └────── connection to the program's port ──┘
 //! ```
 //!
-//! When the owner dies without a word (`kill -9`), the control stream ends. The guard keeps the
-//! program running for [`ADOPTION_WAIT`], and accepts another owner on a Unix socket of its own,
-//! the adoption socket. The new owner gets a fresh connection to the program, and the values that
-//! the earlier owners had the guard [keep](Keeper). Without another owner the guard ends the tree.
-//! An owner that drops its [`AdoptableProcess`] ends the tree at once.
+//! When the owner is killed (`kill -9`), the control stream ends. The guard keeps the program
+//! running for [`ADOPTION_WAIT`], and accepts another owner on its Unix socket, the adoption
+//! socket. The new owner gets a fresh connection to the program, and the values that earlier owners
+//! have stored in the guard with a [`Keeper`]. Without another owner, the guard ends the tree. An
+//! owner that drops its [`AdoptableProcess`] ends the tree at once.
 //!
-//! Any process can connect to the port, so the program must serve only those that know a secret.
-//! The owner chooses the secret, and has the guard keep it. The guard hands values and a
-//! connection only to an owner that belongs to the user, is confined as the guard is, and can
-//! write beside the adoption socket (see [`proof`]). It has made the
-//! connection long before, so that no owner sends the secret to a process that has taken over the
-//! port.
+//! Any process can connect to the port, so the program must serve only clients that know a secret.
+//! The owner chooses the secret, and stores it in the guard. The guard hands values and a
+//! connection only to an owner that belongs to the user, is confined as the guard is, and can write
+//! in the directory of the adoption socket (see [`proof`]). The guard has made this connection long
+//! before, so that no owner sends the secret to a process that has taken over the port.
 //!
-//! Only Linux has what this takes.
+//! Adoption is supported on Linux only.
 //!
 //! [`proof`]: crate::proof
 
@@ -38,5 +37,5 @@ pub(crate) use linux::{kept, messages, send_descriptor};
 #[cfg(not(all(target_os = "linux", not(portable))))]
 pub use unsupported::{AdoptableProcess, Adopted, Keeper, adopt, is_supported, spawn_adoptable};
 
-/// How long a program without an owner runs on.
+/// How long a program continues to run without an owner.
 pub const ADOPTION_WAIT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The same functions on systems that do not have what adoption takes.
+//! The same functions for systems without support for adoption.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use crate::spawn::Program;
 #[derive(Debug)]
 pub struct AdoptableProcess(Infallible);
 
-/// Has a guard keep values for the next owner: there is none on this system.
+/// Stores values in a guard for the next owner: there is none on this system.
 #[derive(Debug, Clone)]
 pub struct Keeper(Infallible);
 

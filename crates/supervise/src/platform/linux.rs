@@ -11,11 +11,11 @@ use nix::unistd::Pid;
 
 pub(crate) use crate::confinement::check as check_confinement;
 
-/// Whether the system signals the death of our owner.
+/// Whether the system signals the death of a guard's owner.
 pub(crate) const OWNER_DEATH_IS_SIGNALLED: bool = true;
 
-/// Makes this process, a guard, the parent of all below it that lose theirs, and has the system
-/// send it SIGTERM when its own parent ends.
+/// Prepares this process as a guard: it becomes the parent of all processes below it that lose
+/// theirs, and the system sends it SIGTERM when its own parent ends.
 ///
 /// # Errors
 ///
@@ -26,7 +26,7 @@ pub(crate) fn tie_to_owner() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system kill this process when its guard ends. A single system call, as it runs between
+/// Makes the system kill this process when its guard ends. A single system call, as it runs between
 /// fork and exec.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub(crate) fn own_executable() -> io::Result<PathBuf> {
     Ok("/proc/self/exe".into())
 }
 
-/// The umask of this process in octal digits. Empty before Linux 4.7, which does not tell it.
+/// The umask of this process in octal digits. Empty before Linux 4.7, which does not report it.
 pub(crate) fn umask() -> String {
     let status = read("/proc/self/status".to_owned()).unwrap_or_default();
     let status = String::from_utf8_lossy(&status);

@@ -7,9 +7,10 @@
 //! | `/proc/self/exe` is this program even after an upgrade. | The path at which it was started. |
 //! | Both ends of a connection compare their confinement. | The [proof](crate::proof) alone decides. |
 //! | The path of a socket may have any length. | 100 bytes at most. |
-//! | `/proc` tells the umask. | The umask is set for a moment to read it. |
+//! | `/proc` reports the umask. | The umask is set for a moment to read it. |
 //!
-//! `--cfg portable` chooses the other systems' side on Linux too, so that it can be tested there.
+//! `--cfg portable` selects the code for other systems on Linux too, so that it can be tested
+//! there.
 
 #[cfg(all(target_os = "linux", not(portable)))]
 mod linux;

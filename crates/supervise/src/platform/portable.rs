@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 /// Whether the system signals the death of our owner.
 pub(crate) const OWNER_DEATH_IS_SIGNALLED: bool = false;
 
-/// Does nothing: the guard looks after its owner itself.
+/// Does nothing: the guard itself checks whether its owner lives.
 ///
 /// # Errors
 ///
@@ -29,12 +29,12 @@ pub(crate) fn tie_to_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// `None`: the processes are not listed in files.
+/// `None`: these systems do not list processes in files.
 pub(crate) fn processes() -> Option<iter::Empty<(i32, Vec<u8>)>> {
     None
 }
 
-/// Empty: no file has the variables of a process.
+/// Empty: these systems have no file with the variables of a process.
 pub(crate) fn environment(_process: Pid) -> Vec<u8> {
     Vec::new()
 }
@@ -48,20 +48,20 @@ pub(crate) fn own_executable() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// The umask of this process in octal digits. It is set to read it, for a moment to one that lets
-/// nobody else use a new file.
+/// The umask of this process in octal digits. Reading it requires setting it: for a moment it is
+/// one that denies everybody else access to new files.
 pub(crate) fn umask() -> String {
     let umask = set_umask(Mode::S_IRWXG | Mode::S_IRWXO);
     set_umask(umask);
     format!("{:04o}", umask.bits())
 }
 
-/// None: no path leads through an open directory.
+/// Always `None`: no path leads through an open directory.
 pub(crate) fn short_path_to(_directory: &OwnedFd) -> Option<PathBuf> {
     None
 }
 
-/// Always succeeds: how a process is confined is only known on Linux.
+/// Always succeeds: the confinement of a process can be determined only on Linux.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Sends a file descriptor with an empty line: a descriptor does not travel without data.
+/// Sends a file descriptor with an empty line: a descriptor can only be sent along with data.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub(super) fn receive(
     let mut descriptor = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            // Those that are replaced are closed.
+            // Earlier descriptors are dropped, which closes them.
             descriptor = descriptors.last().or(descriptor);
         }
     }

@@ -1,4 +1,4 @@
-//! The owner's side of the control stream: what the guard says.
+//! Reads the guard's messages on the owner's side of the control stream.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,14 +11,14 @@ use tokio::net::{TcpStream, UnixStream};
 use super::descriptors::receive;
 use super::messages::{GuardMessage, LineBuffer};
 
-/// How much is read at once, in bytes.
+/// The size of the read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
 
 /// Reads the messages of a guard.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     lines: LineBuffer,
-    /// The messages of the lines that were read last.
+    /// Messages of lines that were read and not returned yet.
     messages: VecDeque<GuardMessage>,
     /// The file descriptor that came last.
     descriptor: Option<OwnedFd>,
@@ -47,7 +47,7 @@ impl Incoming {
             let read = || receive(stream, &mut buffer);
             let (count, descriptor) = match stream.async_io(Interest::READABLE, read).await {
                 Ok(received) => received,
-                // The guard has ended and left something unread.
+                // The guard has ended with unread data in its socket.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
             };

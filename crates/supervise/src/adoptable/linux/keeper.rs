@@ -1,4 +1,4 @@
-//! Has a guard keep values for the next owner.
+//! Stores values in a guard for the next owner.
 
 use std::io;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 
 use super::messages::{KeptValue, OwnerMessage, to_line};
 
-/// The most messages that wait to be written. The guard reads at once, so only an owner that says
-/// so much without a pause reaches it.
+/// The most messages that may wait to be written. The guard reads at once, so only an uninterrupted
+/// flood of messages reaches this limit.
 const QUEUE: usize = 10_000;
 
-/// Has the guard keep values for the next owner: up to 64 MiB, keys included. A value that does
-/// not fit is dropped, with the value that it was to replace. Clones share the queue; the order
-/// of calls is kept.
+/// Stores values in the guard for the next owner: up to 64 MiB, keys included. A value that does
+/// not fit is dropped, together with the value that it was to replace. Clones share the queue; the
+/// order of calls is kept.
 #[derive(Debug, Clone)]
 pub struct Keeper {
     queue: Sender<Queued>,
@@ -29,12 +29,12 @@ pub struct Keeper {
 #[derive(Debug)]
 pub(super) enum Queued {
     Line(Vec<u8>),
-    /// Tells that all before it has been written.
+    /// Notifies the sender that all earlier items have been written.
     Flush(oneshot::Sender<()>),
 }
 
 impl Keeper {
-    /// A keeper, and what is to be written.
+    /// A keeper, and the queue of its messages for the writer.
     pub(super) fn new() -> (Self, Receiver<Queued>) {
         let (sender, queue) = mpsc::channel(QUEUE);
         let keeper = Self {
@@ -44,7 +44,7 @@ impl Keeper {
         (keeper, queue)
     }
 
-    /// Waits until all that was said before has been written, or cannot be.
+    /// Waits until all earlier messages have been written, or cannot be written any more.
     pub async fn flush(&self) {
         let (written, flushed) = oneshot::channel();
         if self.queue.send(Queued::Flush(written)).await.is_ok() {
@@ -53,8 +53,8 @@ impl Keeper {
         }
     }
 
-    /// Has the guard keep a value, in place of an earlier one of this key. Never waits. Without
-    /// effect once the process has ended.
+    /// Stores a value, replacing an earlier one of this key. Never waits. Has no effect once the
+    /// process has ended.
     pub fn keep(&self, key: &str, value: String) {
         self.send(&OwnerMessage::Keep(KeptValue {
             key: key.to_owned(),
@@ -62,13 +62,13 @@ impl Keeper {
         }));
     }
 
-    /// Has the guard forget the value of this key, if there is one. Never waits.
+    /// Removes the value of this key, if there is one. Never waits.
     pub fn forget(&self, key: &str) {
         self.send(&OwnerMessage::Forget(key.to_owned()));
     }
 
-    /// Tells the guard to end the program when this process ends, also if that is killed. Never
-    /// waits.
+    /// Makes the guard end the program when this process ends, even if this process is killed.
+    /// Never waits.
     pub fn be_last(&self) {
         self.send(&OwnerMessage::Last);
     }

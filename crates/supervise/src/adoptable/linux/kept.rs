@@ -34,15 +34,15 @@ impl Kept {
         }
     }
 
-    /// Does what a line of an owner says. A line that is no message is ignored.
+    /// Applies a message of an owner. A line that cannot be parsed is ignored.
     pub(crate) fn apply_line(&mut self, line: &[u8]) {
         if let Ok(message) = serde_json::from_slice(line) {
             self.apply(message);
         }
     }
 
-    /// A value that does not fit is dropped, and so is the one that it was to replace: the next
-    /// owner would take that for the current one.
+    /// Applies a message. A value that does not fit is dropped, and so is the value that it was to
+    /// replace, as the next owner would take that for the current one.
     fn apply(&mut self, message: OwnerMessage) {
         match message {
             OwnerMessage::Forget(key) => self.forget(&key),

@@ -25,7 +25,7 @@ use crate::proof::Challenge;
 /// The longest line, in bytes.
 pub(crate) const LINE_LIMIT: usize = 64 << 20;
 
-/// What an owner tells the guard.
+/// A message of an owner to the guard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OwnerMessage {
@@ -33,11 +33,11 @@ pub(crate) enum OwnerMessage {
     Keep(KeptValue),
     /// Forget the value of this key.
     Forget(String),
-    /// There is no next owner: end the program with this one.
+    /// There will be no next owner: end the program with this one.
     Last,
 }
 
-/// What the guard tells an owner.
+/// A message of the guard to an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GuardMessage {

@@ -43,7 +43,7 @@ pub struct AdoptableProcess {
     incoming: Incoming,
     keeper: Keeper,
     writer: JoinHandle<()>,
-    /// How the program ended, as the guard has said.
+    /// The exit of the program, as reported by the guard.
     exit: Option<Exit>,
     has_ended: bool,
 }
@@ -52,7 +52,7 @@ pub struct AdoptableProcess {
 #[derive(Debug)]
 struct GuardProcess {
     pid: Pid,
-    /// Means this process also when its ID has become that of another one.
+    /// Identifies the guard even if its process ID is reused.
     descriptor: OwnedFd,
     /// Reaps it; `None` if another process started it.
     child: Option<Child>,
@@ -64,7 +64,7 @@ pub struct Adopted {
     pub process: AdoptableProcess,
     /// A new connection to the program's port.
     pub connection: TcpStream,
-    /// The values that its earlier owners had the guard keep. It keeps them on.
+    /// The values that earlier owners have stored in the guard. The guard keeps storing them.
     pub kept: BTreeMap<String, String>,
 }
 
@@ -75,7 +75,7 @@ impl Debug for Adopted {
     }
 }
 
-/// Whether programs can be taken over: on Linux since 5.3, where a process may listen on loopback.
+/// Whether programs can be taken over. This takes Linux 5.3, and permission to listen on loopback.
 #[must_use]
 pub fn is_supported() -> bool {
     check_supported().is_ok()
@@ -87,11 +87,11 @@ fn check_supported() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a program under a guard. The program's arguments have it listen on a port of 127.0.0.1,
-/// and it writes a line to stderr that ends with `ws://127.0.0.1:` and the port once it does; its
-/// stdin and stdout are `/dev/null`. The guard copies the program's stderr to the stream that is
-/// returned, as long as the owner lives. `adoption` is the absolute path of the adoption socket, in
-/// a directory that only the user can use (mode 0700). Call it in a Tokio runtime.
+/// Starts a program under a guard. The program's arguments must make it listen on a port of
+/// 127.0.0.1. Once it listens, it must write a line to stderr that ends with `ws://127.0.0.1:` and
+/// the port. Its stdin and stdout are `/dev/null`. The guard copies the program's stderr to the
+/// returned stream, as long as the owner lives. `adoption` is the absolute path of the adoption
+/// socket, in a directory that only the user can access (mode 0700). Call this in a Tokio runtime.
 ///
 /// # Errors
 ///
@@ -131,15 +131,15 @@ pub fn spawn_adoptable(
     Ok((process, stderr))
 }
 
-/// Takes over a program whose owner has died, by its adoption socket. `None` if no guard listens
-/// there any more, or it ends meanwhile; a socket file and processes that are left are removed. No
-/// other process may try the same. Call it in a Tokio runtime.
+/// Takes over a program whose owner has died, through its adoption socket. `None` if no guard
+/// listens there any more, or if it ends meanwhile; then the socket file and remaining processes
+/// are removed. No other process may try the same at the same time. Call this in a Tokio runtime.
 ///
 /// # Errors
 ///
 /// [`io::ErrorKind::TimedOut`] after 5 s: the program has an owner, or the guard is busy.
-/// [`io::ErrorKind::PermissionDenied`] if the process that listens is not this user's, or in a
-/// sandbox; the guard's reason if it does not take this process as the owner; those of the
+/// [`io::ErrorKind::PermissionDenied`] if the listening process is not this user's, or is in a
+/// sandbox; the guard's reason if it does not accept this process as the owner; those of the
 /// system.
 pub async fn adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
     let adopted = match timeout(HANDOVER_TIMEOUT, try_adopt(adoption)).await {
@@ -155,7 +155,7 @@ pub async fn adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
 }
 
 fn has_guard_ended(error: &io::Error) -> bool {
-    // The error of a process ID without a process has no kind.
+    // For a process ID without a process, the error has no `ErrorKind`.
     let is_gone = error.raw_os_error() == Some(Errno::ESRCH as i32);
     let kind_says_so = matches!(
         error.kind(),
@@ -185,8 +185,8 @@ async fn try_adopt(adoption: &Path) -> io::Result<Option<Adopted>> {
     check_without_namespaces(pid)?;
     let guard = GuardProcess {
         pid: Pid::from_raw(pid),
-        // An answer from now on shows that the guard lives, and so that the process of this ID
-        // is the guard.
+        // An answer after this shows that the guard was alive when its process was opened, and so
+        // that this ID was the guard's.
         descriptor: open_process(Pid::from_raw(pid))?,
         child: None,
     };
@@ -212,7 +212,8 @@ fn open_process(pid: Pid) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// The file of a proof, removed when this is dropped: the guard may have ended before it did.
+/// The file of a proof. It is removed when this is dropped, as the guard may have ended before
+/// removing it.
 struct ProofFile {
     directory: PathBuf,
     name: ProofName,
@@ -268,14 +269,15 @@ impl AdoptableProcess {
         (!self.has_ended).then_some(self.guard.pid)
     }
 
-    /// Has the guard keep values for the next owner.
+    /// A keeper, which stores values in the guard for the next owner.
     #[must_use]
     pub fn keeper(&self) -> Keeper {
         self.keeper.clone()
     }
 
-    /// Waits for the program and all that it started to end. [`Exit::Unknown`] if the guard of a
-    /// program that was taken over ends without a word.
+    /// Waits until the program and all processes that it started have ended. Returns
+    /// [`Exit::Unknown`] if the guard of a program that was taken over ends without reporting an
+    /// exit.
     ///
     /// # Errors
     ///
@@ -286,7 +288,7 @@ impl AdoptableProcess {
                 self.exit = Some(exit);
             }
         }
-        // The last word of a guard that has ended its tree.
+        // A guard that has ended its tree reports the exit in its last message.
         let is_complete = self.exit.is_some();
         if let Some(child) = &mut self.guard.child {
             let status = child.wait().await?;
@@ -318,7 +320,7 @@ impl AdoptableProcess {
     /// Tells the guard to end the whole tree: with SIGTERM first, with SIGKILL a second later.
     /// Never waits.
     pub fn terminate(&self) {
-        // It is no error if it has ended meanwhile.
+        // A failure means that it has ended meanwhile.
         let _ = pidfd_send_signal(&self.guard.descriptor, Signal::TERM);
         // A stopped process handles no signal until it is continued.
         let _ = pidfd_send_signal(&self.guard.descriptor, Signal::CONT);

@@ -7,8 +7,8 @@
 //!                                                                nobody ───┴──► the tree ends
 //! ```
 //!
-//! A thread of its own does this. It tells the main thread of the guard by SIGTERM that the tree is
-//! to end.
+//! This runs on a separate thread. It tells the guard's main thread by SIGTERM that the tree has to
+//! end.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -42,8 +42,8 @@ const OWNER_CHECK: Duration = Duration::from_millis(100);
 /// The pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long another process may take for each step by which it becomes the owner. Meanwhile no
-/// other one is heard.
+/// How long another process may take for each step of becoming the owner. Meanwhile no other
+/// process is served.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the last message to an owner may wait for it to read.
@@ -59,9 +59,9 @@ pub(super) struct Adoption {
     wait: Duration,
 }
 
-/// The present owner, as the main thread sees it.
+/// The current owner, as seen by the main thread.
 pub(super) struct Owners {
-    /// The control stream to it.
+    /// The control stream to the current owner.
     current: Arc<Mutex<Option<UnixStream>>>,
 }
 
@@ -81,11 +81,12 @@ impl Adoption {
         })
     }
 
-    /// Begins to serve the owners of this program, which will say on which port it listens.
+    /// Begins to serve the owners of this program; `port` receives the port on which the program
+    /// listens.
     ///
     /// # Errors
     ///
-    /// If there can be no further thread.
+    /// If the thread cannot be spawned.
     pub(super) fn start(self, program: Pid, port: Receiver<u16>) -> io::Result<Owners> {
         let owners = Owners {
             current: Arc::new(Mutex::new(Some(self.first.try_clone()?))),
@@ -93,7 +94,7 @@ impl Adoption {
         let current = Arc::clone(&owners.current);
         let serve = move || {
             self.serve(program, &port, &current);
-            // It is no error if the tree is about to end already.
+            // A failure means that the tree is about to end already.
             let _ = kill(Pid::this(), Signal::SIGTERM);
         };
         thread::Builder::new()
@@ -110,13 +111,13 @@ impl Adoption {
             .and_then(|mut port| Ok((port.take_connection()?, port)));
         let mut port = match opened {
             Ok((connection, port)) => {
-                // An owner that has died is noticed below.
+                // If the owner has died, this is noticed below.
                 let _ = hand_over(&self.first, &connection, &kept);
                 port
             }
             Err(error) => {
                 let failed = GuardMessage::Failed(error.to_string());
-                // If nobody reads it, the end says enough.
+                // If nobody reads the message, the end of the stream says enough.
                 let _ = send(&self.first, &failed);
                 return;
             }
@@ -144,23 +145,23 @@ impl Adoption {
 }
 
 impl Owners {
-    /// Tells the owner how the program has ended.
+    /// Reports the program's exit to the owner.
     pub(super) fn report(&self, exit: Exit) {
         let owner = lock(&self.current).take();
         if let Some(owner) = owner {
-            // The owner has died if it does not read.
+            // An owner that does not read for that long has died.
             let _ = owner.set_write_timeout(Some(REPORT_TIMEOUT));
             let _ = send(&owner, &GuardMessage::Exit(exit));
         }
     }
 }
 
-/// Waits for the program to say on which port it listens.
+/// Waits for the program to report the port on which it listens.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::BrokenPipe`] if the owner dies: the program may never listen, and nothing is
-/// lost without it. [`io::ErrorKind::UnexpectedEof`] if the program closes its stderr.
+/// [`io::ErrorKind::BrokenPipe`] if the owner dies: the program may never listen, and ending it
+/// loses nothing. [`io::ErrorKind::UnexpectedEof`] if the program closes its stderr.
 fn wait_for_port(port: &Receiver<u16>, owner: &UnixStream) -> io::Result<u16> {
     loop {
         match port.recv_timeout(OWNER_CHECK) {
@@ -172,7 +173,7 @@ fn wait_for_port(port: &Receiver<u16>, owner: &UnixStream) -> io::Result<u16> {
 }
 
 fn check_alive(owner: &UnixStream) -> io::Result<()> {
-    // What it has said meanwhile is read later.
+    // Messages of the owner are read later.
     let mut ends = [PollFd::new(owner, PollFlags::RDHUP)];
     match poll(&mut ends, Some(&Timespec::default())) {
         Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -181,7 +182,7 @@ fn check_alive(owner: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Gives an owner a connection to the program, and the values that were kept.
+/// Hands a connection to the program, and the stored values, to an owner.
 fn hand_over(owner: &UnixStream, connection: &TcpStream, kept: &Kept) -> io::Result<()> {
     send_descriptor(owner, connection)?;
     for (key, value) in kept.iter() {
@@ -198,7 +199,7 @@ fn send(mut owner: &UnixStream, message: &GuardMessage) -> io::Result<()> {
     owner.write_all(&to_line(message)?)
 }
 
-/// Does what an owner says until it has died.
+/// Applies the messages of an owner until it has died.
 fn read_until_end(mut owner: &UnixStream, kept: &mut Kept) {
     let mut lines = LineBuffer::default();
     let mut buffer = vec![0; 64 * 1024];
@@ -236,7 +237,7 @@ fn next_owner(
             Ok(()) => return Some(stream),
             Err(error) => {
                 let failed = GuardMessage::Failed(error.to_string());
-                // It may have gone.
+                // The process may have gone.
                 let _ = send(&stream, &failed);
             }
         }
@@ -249,7 +250,7 @@ fn wait_for_client(listener: &UnixListener, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            // Also if others connect all the time.
+            // The deadline applies even if clients connect all the time.
             return false;
         }
         let Ok(timeout) = Timespec::try_from(left) else {
@@ -265,8 +266,8 @@ fn wait_for_client(listener: &UnixListener, deadline: Instant) -> bool {
     }
 }
 
-/// Checks that a process can be the owner: that it is this user's, confined as we are, and can
-/// write beside the adoption socket.
+/// Checks that a process may become the owner: it must be this user's, be confined as we are, and
+/// be able to write in the directory of the adoption socket.
 fn check(mut stream: &UnixStream, directory: &Path) -> io::Result<()> {
     set_timeouts(stream, Some(STEP_TIMEOUT))?;
     let peer = getsockopt(stream, PeerCredentials)?;
@@ -277,7 +278,7 @@ fn check(mut stream: &UnixStream, directory: &Path) -> io::Result<()> {
     send(stream, &challenge)?;
     let mut line = [0];
     let answered = stream.read_exact(&mut line);
-    // Also of one that has gone, so that no file is left.
+    // Called even if the client has gone, so that no file is left.
     let is_proved = proof::take(directory, &file)?;
     answered?;
     match is_proved {

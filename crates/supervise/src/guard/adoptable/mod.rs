@@ -31,11 +31,11 @@ pub(super) fn watch(
     program: &OsString,
     args: &[OsString],
 ) -> io::Result<Exit> {
-    // Before the first thread, as a thread inherits the mask.
+    // Called before the first thread is spawned, as threads inherit the mask.
     let signals = block_signals()?;
     set_child_subreaper(true)?;
-    // Commands in Codex's sandbox run as the same user. Where they see our memory in /proc, they
-    // could read there what the owner has us keep.
+    // Commands in Codex's sandbox run as the same user. If they can see our memory in /proc, they
+    // could read the values that the owner has stored here.
     set_dumpable(false)?;
     let adoption = adoption::Adoption::listen(socket, wait)?;
     let mut command = command(program, args);
@@ -57,12 +57,13 @@ pub(super) fn watch(
         owners.report(exit);
         Ok(exit)
     });
-    // The next owner removes it if this fails.
+    // If this fails, the next owner removes it.
     let _ = private_socket::remove(socket);
     exit
 }
 
-/// Allows the program, which inherits this, more open files: other processes can connect to it.
+/// Raises the limit of open files, which the program inherits, since other processes can connect to
+/// the program.
 fn raise_file_limit() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let most = limit

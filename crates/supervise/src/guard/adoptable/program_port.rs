@@ -9,28 +9,29 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-/// What precedes the port in the line in which the program says where it listens. The source is
+/// The text before the port in the line with which the program reports where it listens. Source:
 /// the output of Codex 0.130.0, 0.153.4 and 0.169.0: `  listening on: ws://127.0.0.1:40393`.
 const ADDRESS: &[u8] = b"ws://127.0.0.1:";
 
 /// The longest line that is searched, in bytes.
 const LINE_LIMIT: usize = 4096;
 
-/// How long a connection may take. On loopback it waits only while too many others are not
-/// accepted.
+/// How long a connection may take. On loopback, a connection waits only while the queue of
+/// unaccepted connections is full.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The port of a program.
 ///
 /// A connection is made long before an owner gets it. A program that ends closes its port first
-/// (Codex 0.153.4 and 0.169.0 live some 30 ms longer), so a connection that is made only then may
-/// be one to another process, which must not get what the owner sends to prove that it may connect.
+/// (Codex 0.153.4 and 0.169.0 live some 30 ms longer). A connection made after that could lead to
+/// another process, which must not receive the secret with which the owner proves that it may
+/// connect.
 #[derive(Debug)]
 pub(super) struct ProgramPort {
     port: u16,
     /// The connection for the next owner.
     spare: Option<TcpStream>,
-    /// Means the program also when its ID has become that of another process.
+    /// Identifies the program even if its process ID is reused.
     program: OwnedFd,
 }
 
@@ -82,7 +83,7 @@ impl ProgramPort {
     }
 }
 
-/// Whether the peer has not closed the connection. It says nothing before it is asked.
+/// Whether the peer has not closed the connection. The peer sends nothing before a request.
 fn is_open(stream: &TcpStream) -> bool {
     let peeked = stream
         .set_nonblocking(true)
@@ -90,7 +91,7 @@ fn is_open(stream: &TcpStream) -> bool {
     matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Finds the port in what the program writes to its stderr.
+/// Finds the port in the program's stderr.
 #[derive(Debug, Default)]
 pub(super) struct PortFinder {
     line: Vec<u8>,

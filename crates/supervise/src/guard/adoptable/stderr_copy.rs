@@ -1,6 +1,6 @@
-//! Copies the program's stderr to that of the guard, also when nobody reads it any more: the
-//! program neither waits for a reader nor fails for want of one. Meanwhile it looks for the port
-//! on which the program says that it listens.
+//! Copies the program's stderr to that of the guard, even after the reader has gone: the program
+//! must neither wait for a reader nor fail for lack of one. Also searches the copied text for the
+//! port on which the program listens.
 
 use std::io::{self, Read, Write};
 use std::process::ChildStderr;
@@ -12,10 +12,11 @@ use common::output;
 
 use super::program_port::PortFinder;
 
-/// How long the rest may take to be copied once the program has ended.
+/// How long copying the rest may take once the program has ended.
 const REST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A copy that lasts until the program, and all that it has started, has closed its stderr.
+/// A copy that lasts until the program, and all processes that it has started, have closed its
+/// stderr.
 pub(super) struct StderrCopy {
     finished: Receiver<()>,
 }
@@ -33,7 +34,7 @@ pub(super) fn start(stderr: ChildStderr) -> io::Result<(StderrCopy, Receiver<u16
         .name("stderr".to_owned())
         .spawn(move || {
             copy(stderr, tell);
-            // Nobody waits if the guard has not.
+            // Fails if the guard does not wait for the copy.
             let _ = finish.send(());
         })?;
     Ok((StderrCopy { finished }, port))
@@ -64,7 +65,7 @@ fn copy(mut stderr: ChildStderr, port: SyncSender<u16>) {
 }
 
 impl StderrCopy {
-    /// Waits for the rest, for a moment.
+    /// Waits for the rest, at most for [`REST_TIMEOUT`].
     pub(super) fn finish(self) {
         // An owner that does not read cannot be waited for.
         let _ = self.finished.recv_timeout(REST_TIMEOUT);

@@ -1,4 +1,5 @@
-//! A subreaper is the parent of all that have lost theirs, so that the tree is always complete.
+//! The tree below a subreaper. A subreaper becomes the parent of all processes that have lost
+//! theirs, so the tree is always complete.
 
 use nix::unistd::Pid;
 
@@ -14,7 +15,7 @@ impl Tree {
         Self
     }
 
-    /// Those that are there now. Processes start and end during the scan.
+    /// The current processes. Processes start and end during the scan.
     pub(in crate::guard) fn processes(&mut self) -> Vec<Pid> {
         descendants(Pid::this())
     }
@@ -24,6 +25,6 @@ impl Tree {
         platform::children()
     }
 
-    /// Does nothing: when the guard has no child, it has no process below it.
+    /// Does nothing: a guard without children has no processes below it.
     pub(in crate::guard) fn end_left(&self, _group: Pid) {}
 }

@@ -1,6 +1,6 @@
-//! Without a subreaper, a process that has lost its parent is nobody's. The guard knows those that
-//! `ps` has listed below it before, and the process group of the program. A process in another group
-//! whose parent ends by itself is lost.
+//! The tree without a subreaper. A process that has lost its parent does not become a child of the
+//! guard. The guard knows the processes that `ps` has listed below it so far, and the process group
+//! of the program. A process in another group whose parent ends before a listing is lost.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-/// The pause before it is checked whether processes have ended, and how often: for a second.
+/// The pause between checks whether processes have ended, and the number of checks: one second in
+/// total.
 const PAUSE: Duration = Duration::from_millis(20);
 const CHECKS: usize = 50;
 
@@ -20,7 +21,7 @@ const LIST: [&str; 4] = ["/bin/ps", "-A", "-o", "pid=,ppid=,pgid="];
 /// The processes below this one, a guard.
 #[derive(Debug)]
 pub(in crate::guard) struct Tree {
-    /// Those that were listed, with their groups.
+    /// The processes that were listed, with their groups.
     known: BTreeMap<Pid, Pid>,
 }
 
@@ -51,18 +52,18 @@ impl Tree {
         }
     }
 
-    /// Those that are there now, as far as they are known. Processes start and end during the scan.
+    /// The current processes, as far as they are known. Processes start and end during the scan.
     pub(in crate::guard) fn processes(&mut self) -> Vec<Pid> {
         self.note(Pid::this(), &list());
         self.known.keys().copied().collect()
     }
 
-    /// None: a process that has lost its parent does not become a child of the guard.
+    /// Always empty: a process that has lost its parent does not become a child of the guard.
     pub(in crate::guard) fn children(&self) -> Vec<Pid> {
         Vec::new()
     }
 
-    /// Notes those below the guard, and below those that were there before.
+    /// Notes the processes below the guard, and below those that were listed before.
     fn note(&mut self, guard: Pid, all: &[Listed]) {
         let is_known = |one: &&Listed| self.known.get(&one.pid) == Some(&one.group);
         let mut found: Vec<Listed> = all.iter().filter(is_known).copied().collect();
@@ -79,12 +80,12 @@ impl Tree {
         self.known = found.iter().map(|one| (one.pid, one.group)).collect();
     }
 
-    /// Ends what is left of the tree: SIGTERM first, SIGKILL a second later. The program, the leader
-    /// of this group, has been reaped just now.
+    /// Ends the rest of the tree: with SIGTERM first, with SIGKILL a second later. The program, the
+    /// leader of this group, has just been reaped.
     ///
-    /// No other process or group has these numbers: a number is not given to a new process as long
-    /// as it is that of a group (POSIX.1-2017, "Process ID Reuse"), and numbers are handed out in
-    /// order, so that one that has become free is not used again at once.
+    /// The numbers cannot belong to other processes or groups yet: a number is not given to a new
+    /// process as long as it is that of a group (POSIX.1-2017, "Process ID Reuse"), and numbers are
+    /// assigned in order, so a freed number is not reused at once.
     pub(in crate::guard) fn end_left(&self, group: Pid) {
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
             if !self.signal(group, Some(signal)) || self.has_ended_soon(group) {
@@ -93,7 +94,7 @@ impl Tree {
         }
     }
 
-    /// Waits up to a second. The processes are not our children, so nothing tells us.
+    /// Waits for up to a second. The processes are not our children, so their ends must be polled.
     fn has_ended_soon(&self, group: Pid) -> bool {
         (0..CHECKS).any(|_| {
             thread::sleep(PAUSE);
@@ -101,7 +102,7 @@ impl Tree {
         })
     }
 
-    /// Whether any is left that can be signalled.
+    /// Sends a signal, or none, to the remaining processes. Returns whether any could be signalled.
     fn signal(&self, group: Pid, signal: Option<Signal>) -> bool {
         let mut is_any = killpg(group, signal).is_ok();
         for pid in self.known.keys().filter(|pid| **pid != group) {
