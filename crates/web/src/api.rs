@@ -21,8 +21,8 @@ use crate::places::Place;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
 use crate::streams;
 
-/// The most programs that read the events of a session at a time. Each holds one answer of a host, which
-/// has up to 32 events.
+/// The most programs that read the events of a session at a time. Each holds one answer of a host,
+/// which has up to 32 events.
 pub(crate) const MOST_READERS: u32 = 16;
 
 pub(crate) async fn work(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
@@ -51,8 +51,8 @@ pub(crate) async fn session(
     })))
 }
 
-/// The events of a session, also those that will follow. A program that connects again gets those
-/// after its `Last-Event-ID`.
+/// The events of a session: those that exist, and those that follow. A program that connects again
+/// gets the events after its `Last-Event-ID`.
 pub(crate) async fn session_events(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -82,7 +82,7 @@ pub(crate) async fn session_events(
     Ok(streams::sse(events))
 }
 
-/// Reads the events of a session at the pace of the program that gets them.
+/// Reads the events of a session at the pace of the receiving program.
 struct EventReader {
     follower: SessionFollower,
     log: EventLog,
@@ -103,14 +103,14 @@ impl EventReader {
     }
 }
 
-/// The events that a host has told, and those of them that a program has got. A host tells all prompts,
-/// also those before the last event that the program has got. Its log has room for the latest events
-/// only.
+/// The events that were received from a host, and how many of them the program has got. A host
+/// sends all prompts, even those before the last event that the program has. Its log holds only the
+/// latest events.
 #[derive(Debug)]
 struct EventLog {
     /// News that was received and not passed on yet.
     news: VecDeque<SessionNews>,
-    /// The last event that the program had at first.
+    /// The last event that the program had when it connected.
     last: Option<u64>,
     /// The number of the next event.
     next: u64,
@@ -132,7 +132,7 @@ impl EventLog {
         }
     }
 
-    /// The next event. A gap is told in place of those that the host has no longer.
+    /// The next event. Events that the host no longer has are replaced by a notice about the gap.
     fn next_event(&mut self) -> Option<Event> {
         let (number, data) = self.next_parts()?;
         let event = Event::default().data(data.to_string());
@@ -160,7 +160,7 @@ impl EventLog {
     }
 }
 
-/// Whether it is a prompt before the last event that the program has got.
+/// Whether the news is a prompt that came before the last event that the program has.
 fn is_known(news: &SessionNews, last: Option<u64>) -> bool {
     match news {
         SessionNews::Prompt { before, .. } => last.is_some_and(|last| *before <= last),

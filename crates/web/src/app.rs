@@ -1,4 +1,4 @@
-//! Everything that a request may need.
+//! The shared state that requests use.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::lists::Lists;
 use crate::mcp_sessions::McpSessions;
 use crate::places::Places;
 
-/// The service of rmcp, and its sessions.
+/// The service of rmcp, with its sessions.
 pub(crate) struct Mcp {
     pub(crate) service: StreamableHttpService<Forwarder, McpSessions>,
     pub(crate) sessions: Arc<McpSessions>,
 }
 
-/// Everything that a request may need.
+/// The shared state that requests use.
 pub(crate) struct App {
     pub(crate) access: Arc<AccessControl>,
     pub(crate) board: Arc<WorkBoard>,
     pub(crate) feeds: Arc<Feeds>,
     pub(crate) lists: Arc<Lists>,
-    /// Made for the first message of an MCP client.
+    /// Created for the first message of an MCP client.
     pub(crate) mcp: OnceCell<Mcp>,
     pub(crate) conductors: Arc<Places>,
-    /// Those of pages that watch a session.
+    /// The places of pages that watch a session.
     pub(crate) watchers: Arc<Places>,
-    /// Those of programs that read the events of a session.
+    /// The places of programs that read the events of a session.
     pub(crate) readers: Arc<Places>,
     pub(crate) closing: CancellationToken,
 }

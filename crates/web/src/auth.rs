@@ -1,4 +1,4 @@
-//! Authentication: the caller of a request, and whether it is let in.
+//! Authentication: identifies the caller of a request, and decides whether it is admitted.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -24,20 +24,20 @@ use crate::store::{CredentialStore, FileMark, StoreError};
 /// The name of the cookie.
 const COOKIE: &str = "codex_mcp";
 
-/// How often it is looked whether the credential of an open stream is still valid.
+/// The interval at which the credential of an open stream is checked again.
 const LOOK_AFTER: Duration = Duration::from_secs(2);
 
-/// Decides on requests.
+/// Decides which requests are admitted.
 #[derive(Debug)]
 pub(crate) struct AccessControl {
     store: CredentialStore,
-    /// The credentials, and the mark of the file from which they were read.
+    /// The credentials, with the mark of the file at the time when they were read.
     known: Mutex<Option<(FileMark, Arc<Credentials>)>>,
     authorities: Authorities,
     throttle: Mutex<Throttle>,
 }
 
-/// Somebody who was let in.
+/// A caller that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
@@ -46,7 +46,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Lets only those go on who may change something.
+    /// Refuses callers that may not change anything.
     pub(crate) fn must_decide(&self) -> Result<(), Refusal> {
         match self.scope {
             Scope::Decide => Ok(()),
@@ -65,14 +65,14 @@ impl AccessControl {
         }
     }
 
-    /// Checks where a request comes from, which needs no credential.
+    /// Checks the origin of a request, which does not require a credential.
     fn check_origin(
         &self,
         method: &Method,
         target: &Uri,
         headers: &HeaderMap,
     ) -> Result<(), Refusal> {
-        // Of two of them, a proxy before us may have looked at the other one.
+        // If a header occurs twice, a proxy before us may have checked the other one.
         let is_double = |name| headers.get_all(name).iter().count() > 1;
         if is_double(header::HOST) {
             return Err(WrongAuthority::Host.into());
@@ -84,13 +84,14 @@ impl AccessControl {
             return Err(Refusal::NotBearer);
         }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        // A target that names a host counts more than `Host` (RFC 9112, 3.2.2).
+        // A host in the target takes precedence over `Host` (RFC 9112, 3.2.2).
         let host = match target.authority() {
             Some(authority) => Some(authority.as_str()),
             None => text(header::HOST),
         };
         self.authorities.check(host, text(header::ORIGIN))?;
-        // A browser that names no origin says at least whether it is ours.
+        // A browser that sends no origin at least states whether the request comes from our own
+        // site.
         let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
         let changes = !matches!(*method, Method::GET | Method::HEAD);
         match site {
@@ -100,7 +101,8 @@ impl AccessControl {
         }
     }
 
-    /// The caller of a request. A token counts more than a cookie: if it is wrong, nobody does.
+    /// The caller of a request. A token takes precedence over a cookie: if the token is wrong, the
+    /// request is refused.
     fn caller(&self, from: IpAddr, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let (kind, secret) = match (bearer(headers)?, cookie(headers)) {
             (Some(token), _) => (Kind::Token, token),
@@ -116,8 +118,8 @@ impl AccessControl {
         }
     }
 
-    /// The credentials, which are read again when their file has changed: a look at it costs some
-    /// microseconds.
+    /// The credentials. They are read again when their file has changed; checking the file costs
+    /// some microseconds.
     fn credentials(&self) -> Result<Arc<Credentials>, StoreError> {
         let mark = self.store.mark()?;
         let mut known = lock(&self.known);
@@ -131,12 +133,12 @@ impl AccessControl {
         Ok(credentials)
     }
 
-    /// Whether a credential with which somebody has come in is still valid.
+    /// Whether a credential with which a caller was admitted is still valid.
     pub(crate) fn is_valid(&self, id: &CredentialId) -> bool {
         match self.credentials() {
             Ok(all) => all.has(id, SystemTime::now()),
             Err(error) => {
-                // Whoever has come in stays until something is known.
+                // Callers that were admitted stay until the file can be read.
                 tracing::warn!("{error}");
                 true
             }
@@ -145,7 +147,7 @@ impl AccessControl {
 
     /// Completes when a credential is no longer valid.
     pub(crate) async fn until_revoked(&self, caller: &Caller) {
-        // It was valid just now, so the first look comes after a pause.
+        // The credential was valid just now, so the first check comes after a pause.
         loop {
             sleep(LOOK_AFTER).await;
             if !self.is_valid(&caller.id) {
@@ -169,7 +171,7 @@ impl AccessControl {
         headers: &HeaderMap,
         code: String,
     ) -> Result<String, Refusal> {
-        // A wrong code changes nothing, so nothing is locked for it.
+        // A wrong code changes nothing, so it is rejected before the file is locked.
         let now = SystemTime::now();
         if self.credentials()?.find(Kind::Link, &code, now).is_none() {
             return Err(self.wrong(from));
@@ -181,7 +183,7 @@ impl AccessControl {
         let secret = signed_in.ok_or_else(|| self.wrong(from))?;
         let life = BROWSER_LIFE.as_secs();
         let secret = secret.reveal();
-        // The browser speaks TLS to a proxy before us, and is to send the cookie in no other way.
+        // The browser speaks TLS to a proxy before us, and must send the cookie over TLS only.
         let origin = headers.get(header::ORIGIN);
         let secure = match origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://")) {
             true => "; Secure",
@@ -209,15 +211,15 @@ impl AccessControl {
     }
 }
 
-/// A cookie that removes the one of a browser.
+/// A cookie header that removes the cookie of a browser.
 pub(crate) fn no_cookie() -> String {
     format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
 }
 
-/// What a browser is called in the list of credentials. It says itself what it is in many ways, none of
-/// which is sure.
+/// The name of a browser in the list of credentials. It contains only the address, as a browser's
+/// statements about itself are unreliable.
 fn browser_at(address: IpAddr) -> TokenName {
-    // It is one, as its test shows.
+    // Always valid, as a test checks.
     format!("browser at {address}")
         .parse()
         .unwrap_or_else(|_| unreachable!())
@@ -269,7 +271,7 @@ pub(crate) async fn check_caller(
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     let caller = access.caller(from.ip(), request.headers());
     match caller.and_then(|caller| {
-        // An event stream only looks, a message for the tools may do anything.
+        // An event stream only reads, but a message for the tools may do anything.
         if changes {
             caller.must_decide()?;
         }
@@ -288,7 +290,7 @@ pub(crate) async fn check_caller(
     }
 }
 
-/// Has a stream end when the credential of its reader is revoked.
+/// Ends a stream when the credential of its reader is revoked.
 fn until_revoked(response: Response, access: Arc<AccessControl>, caller: Caller) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {

@@ -1,6 +1,6 @@
-//! Bounds the memory of the answers that are being sent, all together: a client may take its time to
-//! read a page or a picture of many MiB, and there can be hundreds of clients. Nobody takes so much that
-//! nothing is left for others.
+//! Bounds the total memory of the answers that are being sent. A client may take its time to read a
+//! page or a picture of many MiB, and there can be hundreds of clients. A client can only use a
+//! part of the budget, so that some is left for others.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::refusal::Refusal;
 /// The unit of the budget, in bytes. Smaller answers are free: there are as many as connections.
 const UNIT: usize = 64 * 1024;
 
-/// What all answers may take at a time: 48 MiB.
+/// The budget of all answers together, in units: 48 MiB.
 const UNITS: u32 = 768;
 
-/// What the answers with the same credential may take of them. A longer answer counts as this much, as
-/// it could not be sent otherwise: two of these can take more than [`UNITS`].
+/// The share for the answers with the same credential, in units. A longer answer is counted as this
+/// many, as it could not be sent otherwise: two such answers can take more memory than [`UNITS`].
 const UNITS_OF_ONE: u32 = UNITS / 2;
 
 /// The budget of an endpoint.
@@ -35,7 +35,8 @@ impl Budget {
     }
 }
 
-/// Answers with 503 as long as other answers take all there is, or all that the same credential gets.
+/// Answers with 503 as long as other answers use the whole budget, or the whole share of the
+/// caller's credential.
 pub(crate) async fn bound(
     State(budget): State<Budget>,
     headers: HeaderMap,
@@ -43,13 +44,14 @@ pub(crate) async fn bound(
     next: Next,
 ) -> Response {
     let response = next.run(request).await;
-    // A stream has no length, and bounds itself.
+    // A stream has no length, and is bounded separately.
     let length = response.body().size_hint().exact().unwrap_or_default();
     let units = u32::try_from(length / UNIT as u64)
         .unwrap_or(u32::MAX)
         .min(UNITS_OF_ONE);
     let caller = response.extensions().get::<Caller>().cloned();
-    // Without a credential there are only refusals, the form to sign in, and our script and style sheet.
+    // Callers without a credential get only refusals, the sign-in form, and our script and style
+    // sheet.
     let Some(caller) = caller.filter(|_| units > 0) else {
         return response;
     };

@@ -1,8 +1,8 @@
-//! Runs for a conductor: a program that starts runs over a WebSocket, and gets their events and
-//! results as they come.
+//! Runs for a conductor: a program that starts runs over a WebSocket, and receives their events and
+//! results as they arrive.
 //!
-//! A connection holds no state of a run: a conductor that has lost it connects again, and watches the
-//! job from the last event that it has got.
+//! A connection holds no state of a run. A conductor that has lost its connection connects again,
+//! and watches the job from the last event that it has received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,13 +43,13 @@ pub(crate) const MOST_CONDUCTORS: u32 = 32;
 /// The most jobs that a connection watches.
 const MOST_WATCHED: usize = 100;
 
-/// The most requests of a connection that are under way, with those that cancel.
+/// The most requests of a connection that are in progress, including cancellations.
 const MOST_REQUESTS: usize = 2 * MOST_WATCHED;
 
 /// The longest ID of a request, in bytes.
 const LONGEST_ID: usize = 256;
 
-/// How much of a message that makes no sense is shown, in bytes.
+/// How much of an invalid message is shown, in bytes.
 const SHOWN: usize = 300;
 
 /// How many events are read at once.
@@ -58,7 +58,7 @@ const PAGE: u32 = 200;
 /// How many messages may wait for the conductor. While they do, no further events are read.
 const QUEUE: usize = 64;
 
-/// How often the conductor is asked whether it is still there.
+/// The interval at which the conductor is pinged.
 const PING: Duration = Duration::from_secs(15);
 
 /// How long a conductor may be silent. Its library answers each ping.
@@ -70,7 +70,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the closing of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The conductor's own name for a request, which each answer has: a number, or a short text.
+/// The conductor's own ID of a request, which each answer repeats: a number, or a short text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 struct RequestId(Value);
@@ -115,7 +115,7 @@ enum Command {
     Cancel { id: RequestId, job_id: String },
 }
 
-/// Begins a conversation with a conductor, who has to be one that may decide.
+/// Accepts the connection of a conductor, whose credential must allow decisions.
 pub(crate) async fn connect(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -155,7 +155,7 @@ async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _place: Place)
 
 /// Waits until the connections of all conductors are closed.
 pub(crate) async fn until_closed(conductors: &Places) {
-    // One that does not read is not waited for.
+    // Connections that are not read are not waited for.
     let _ = timeout(CLOSE_TIMEOUT, conductors.all_free()).await;
 }
 
@@ -166,7 +166,7 @@ fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
     }
 }
 
-/// Closes a connection for the reason of the frame, or answers the conductor that closes it.
+/// Closes a connection with the reason in the frame, or acknowledges that the conductor closes it.
 async fn close<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<S>,
     frame: Option<CloseFrame>,
@@ -176,7 +176,8 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(
             Some(frame) => socket.close(Some(frame)).await?,
             None => SinkExt::close(socket).await?,
         }
-        // What is unread when a connection ends makes the system discard what was sent last.
+        // Reads the rest: if a connection ends with unread input, the system discards the last
+        // output.
         while socket.next().await.transpose()?.is_some() {}
         Ok::<_, tungstenite::Error>(())
     };
@@ -226,8 +227,8 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
     }
 }
 
-/// Starts a request. Requests end with the connection, except cancellations: one may be the last
-/// message.
+/// Starts a request. Requests end with the connection, except for cancellations, as one may be the
+/// last message.
 fn begin(
     requests: &mut JoinSet<()>,
     app: &Arc<App>,
@@ -250,7 +251,7 @@ fn begin(
     }
 }
 
-/// A command, or the ID of the request, if it has one, and what is wrong with it.
+/// Parses a command. On failure, returns the ID of the request, if it has one, and the problem.
 fn command(text: &str, requests: usize) -> Result<Command, (RequestId, String)> {
     let wrong = |error: serde_json::Error| {
         let words = format!("not a message of a conductor: {error}");
@@ -282,7 +283,7 @@ fn failed(id: &RequestId, error: &str) -> Value {
     json!({ "type": "error", "id": id, "error": error })
 }
 
-/// Does what a conductor says, and tells what comes of it.
+/// Executes a conductor's command, and reports the result.
 async fn follow(app: Arc<App>, command: Command, answers: mpsc::Sender<Value>) {
     let (Command::Run { id, .. } | Command::Watch { id, .. } | Command::Cancel { id, .. }) =
         &command;
@@ -308,7 +309,7 @@ async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Res
         Command::Run { id, arguments } => {
             let job = app.board.submit_run(arguments.into()).await?;
             let told = json!({ "type": "started", "id": id, "job_id": job });
-            // The run goes on without its conductor, who can watch it later.
+            // The run continues without its conductor, which can watch it later.
             let _ = answers.send(told).await;
             (id, job, 0)
         }
@@ -318,7 +319,7 @@ async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Res
     watch(app, (&id, &job, after), answers).await
 }
 
-/// Tells the events of a job after number `after`, and its result when it has ended.
+/// Sends the events of a job after number `after`, and its result when it has ended.
 async fn watch(
     app: &App,
     (id, job, after): (&RequestId, &JobId, u32),
@@ -349,7 +350,7 @@ async fn watch(
     }
 }
 
-/// Tells all stored events after number `read`, and returns the number of the last one.
+/// Sends all stored events after number `read`, and returns the number of the last one.
 async fn tell_events(
     store: &JobStore,
     (id, job, mut read): (&RequestId, &JobId, u32),
@@ -370,7 +371,7 @@ async fn tell_events(
 }
 
 fn event(id: &RequestId, job: &JobId, event: &StoredEvent) -> Value {
-    // Events of Codex are JSON; nothing is lost of one that is not.
+    // Codex's events are JSON. An event that is not JSON is sent as a text.
     let data = serde_json::from_str(&event.data);
     let data: Value = data.unwrap_or_else(|_| event.data.as_str().into());
     json!({

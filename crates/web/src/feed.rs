@@ -1,5 +1,5 @@
-//! The conversations that somebody looks at. However many watch a session, its host is watched once,
-//! and each step is written as HTML once.
+//! The conversations that are being viewed. However many viewers a session has, its host is watched
+//! once, and each step is rendered to HTML once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -28,7 +28,7 @@ const KEPT_BYTES: usize = 2 << 20;
 /// The most conversations that are followed at a time.
 const FEEDS: u32 = 16;
 
-/// The most of them that are read with the same credential, so that nobody keeps others from all.
+/// The most of them that are read with the same credential, so that others keep a share.
 const FEEDS_OF_ONE: u32 = FEEDS / 2;
 
 /// How much text of all conversations is kept, in bytes (24 MiB). They share it equally.
@@ -40,13 +40,13 @@ const ALL_KEPT_BYTES: usize = 8 << 20;
 /// How long a conversation is followed after the last watcher has gone.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// How long a host may take to tell the first events.
+/// How long a host may take to send the first events.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether somebody still watches.
+/// The interval at which feeds are checked for viewers.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How far the messages of a feed have come.
+/// The progress of a feed's messages.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     /// The number of the latest message.
@@ -60,7 +60,7 @@ struct Progress {
 enum FeedEnd {
     /// The session has ended.
     SessionGone,
-    /// Nobody has watched it. One who comes just then begins another feed.
+    /// Nobody has watched it. A viewer that arrives at this moment starts another feed.
     Unwatched,
 }
 
@@ -75,7 +75,8 @@ pub(crate) enum Next {
     End,
 }
 
-/// A reader of a feed. It holds no message: a slow one misses those that are dropped meanwhile.
+/// A reader of a feed. It holds no messages, so a slow reader misses messages that are dropped
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct Reader {
     feed: Arc<Feed>,
@@ -88,7 +89,7 @@ pub(crate) struct Reader {
 /// A message for the page.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
-    /// Its number: later messages have higher ones, also those of a later feed.
+    /// The number of the message. Later messages have higher numbers, even those of a later feed.
     pub(crate) number: u64,
     /// JSON on one line.
     pub(crate) data: Arc<str>,
@@ -102,9 +103,9 @@ pub(crate) struct Feed {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     is_ready: watch::Sender<bool>,
-    /// Held as long as somebody has the feed, also after its end.
+    /// Held as long as anybody has the feed, even after its end.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// The places of those who read it, each for all readers with the same credential.
+    /// The places of its readers, one for all readers with the same credential.
     places: Mutex<HashMap<CredentialId, Weak<Place>>>,
 }
 
@@ -138,7 +139,7 @@ impl Feed {
         }
     }
 
-    /// Looks at the conversation, and at the number of the latest message about it.
+    /// Inspects the conversation, together with the number of the latest message about it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation, u64) -> T) -> T {
         let state = lock(&self.state);
         look(&state.conversation, state.latest)
@@ -181,13 +182,13 @@ impl Feed {
         self.wake(&state);
     }
 
-    /// Wakes the readers, before somebody else learns the number of the latest message.
+    /// Wakes the readers, before anybody else learns the number of the latest message.
     fn wake(&self, state: &State) {
         self.progress
             .send_modify(|progress| progress.latest = state.latest);
     }
 
-    /// Bounds the feed to its share, when there are this many.
+    /// Limits the feed to its share of the memory, if there are this many feeds.
     fn share(&self, feeds: usize) {
         let mut state = lock(&self.state);
         state.conversation.bound_text(ALL_TEXT / feeds.max(1));
@@ -204,7 +205,8 @@ impl Feed {
         self.progress.receiver_count() > 0
     }
 
-    /// Whether it can be ended. Somebody may wait for the first events of one that is not ready.
+    /// Whether the feed has no viewers and can be ended. A feed that is not ready stays, as
+    /// somebody may be waiting for its first events.
     fn lingers(&self) -> bool {
         !self.is_watched() && *self.is_ready.borrow()
     }
@@ -256,7 +258,7 @@ impl State {
         }
     }
 
-    /// The message after number `after`, if it is kept.
+    /// The message that follows number `after`, if it is still kept.
     fn after(&self, after: u64) -> Option<Message> {
         let first = self.kept.front()?.number;
         let position = after.checked_add(1)?.checked_sub(first)?;
@@ -264,7 +266,7 @@ impl State {
     }
 }
 
-/// A change, as the script of the page takes it.
+/// A change in the format that the page's script reads.
 fn data(address: &str, conversation: &Conversation, change: &Change) -> Option<String> {
     let data = match change {
         Change::Put(number) => {
@@ -296,7 +298,7 @@ pub(crate) struct Feeds {
     readers: Arc<Places>,
 }
 
-/// A feed, and how it is ended.
+/// A feed, with the token that ends it.
 struct Followed {
     feed: Arc<Feed>,
     ending: CancellationToken,
@@ -363,7 +365,7 @@ impl Feeds {
         Ok(feed)
     }
 
-    /// Bounds each feed to its share. Those that have ended count as long as somebody reads them.
+    /// Limits each feed to its share. Ended feeds count as long as anybody reads them.
     fn share(&self, feeds: &HashMap<String, Followed>) {
         let count = FEEDS as usize - self.free.available_permits();
         for followed in feeds.values() {
@@ -372,7 +374,7 @@ impl Feeds {
     }
 }
 
-/// A permit for one more feed: a free one, or that of a feed that only lingers, which ends.
+/// A permit for one more feed: a free one, or that of a feed without viewers, which is ended.
 fn permit(
     free: &Arc<Semaphore>,
     feeds: &mut HashMap<String, Followed>,

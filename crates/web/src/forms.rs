@@ -1,4 +1,4 @@
-//! Forms, and what is answered when something was done.
+//! Forms, and the responses after an action.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use serde_json::{Map, json};
 
 use crate::refusal::Refusal;
 
-/// The response to a form: JSON for the script and for programs, the page again for a form without
-/// script.
+/// The response to a form: JSON for the script and for programs, or the page again for a form
+/// without script.
 pub(crate) struct Done {
     words: &'static str,
     /// The page on which to go on.
     address: String,
-    /// Whether the script has to go there.
+    /// Whether the script has to load that page.
     is_elsewhere: bool,
 }
 
@@ -30,7 +30,7 @@ impl Done {
         }
     }
 
-    /// A page to which the script has to go, too.
+    /// A response after which the script also has to load another page.
     pub(crate) fn elsewhere(address: String, words: &'static str) -> Self {
         Self {
             words,

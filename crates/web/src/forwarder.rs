@@ -1,7 +1,7 @@
 //! MCP over HTTP: each HTTP session, or each request of MCP 2026-07-28, is a client of the host.
 //!
-//! rmcp does what belongs to HTTP. What a client asks is passed on to the host, and so is what the host
-//! tells and asks meanwhile.
+//! rmcp handles the HTTP side. The client's requests are passed on to the host, and the host's
+//! notifications and questions are passed on to the client.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -38,13 +38,14 @@ use work_board::{CallError, Connect, HostLink, Incoming, taken};
 /// The notification that ends the introduction of a client.
 const INITIALIZED: &str = "notifications/initialized";
 
-/// The notification by which a host confirms a subscription. rmcp confirms it here.
+/// The notification with which a host confirms a subscription. Not passed on, as rmcp confirms it.
 const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
 
-/// The request for reports of the changes of a resource.
+/// The method of a request to be notified of the changes of a resource.
 const SUBSCRIBE: &str = "resources/subscribe";
 
-/// How soon a host that was lost is followed by another one, if it has not served for this long.
+/// The least time between the beginning of a connection to a host and its replacement by another
+/// one.
 const SHORT_LINK: Duration = Duration::from_secs(2);
 
 /// A client of the host for one HTTP session or request.
@@ -57,24 +58,24 @@ pub(crate) struct Forwarder {
 struct HostLinks {
     connect: Arc<Connect>,
     client: Mutex<Option<Arc<HostClient>>>,
-    /// How the client has introduced itself, for the next host.
+    /// The client's introduction, to be repeated to the next host.
     introduction: OnceLock<Value>,
-    /// What the client has subscribed to, with the parameters for the next host.
+    /// The client's subscriptions, with their parameters, to be repeated to the next host.
     subscriptions: std::sync::Mutex<Subscriptions<Value>>,
 }
 
-/// A connection to a host, and what is needed to pass on what the host says by itself.
+/// A connection to a host, with the state for passing on the host's own messages.
 struct HostClient {
     link: HostLink,
     calls: Calls,
     sink: std::sync::Mutex<Option<SubscriptionSink>>,
 }
 
-/// The requests of the client that are under way, the oldest first. A question of the host goes to the
-/// stream of the latest.
+/// The client's requests in progress, oldest first. A question of the host is sent on the stream of
+/// the latest request.
 type Calls = std::sync::Mutex<Vec<RequestId>>;
 
-/// What the server of a host says about itself, to a client that can do nothing special.
+/// The description that a host's server gives to a client without any capabilities.
 pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
     let (link, _) = HostLink::open(connect, None).await?;
     let params = json!({
@@ -86,8 +87,8 @@ pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
     let result = result.map_err(|CallError(error)| error.to_string())?;
     let about = serde_json::from_value(result);
     let mut about: ServerConfig = about.map_err(|error| error.to_string())?;
-    // It depends on the client whether the host offers tasks; without this, rmcp would answer that
-    // there is no such method.
+    // Whether the host offers tasks depends on the client. Without this extension, rmcp would
+    // answer that there is no such method.
     let extensions = about.capabilities.extensions.get_or_insert_default();
     extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
     Ok(about)
@@ -142,7 +143,8 @@ impl Forwarder {
 }
 
 impl HostLinks {
-    /// The connection to the host. When that host has gone, another one is told what the first one was.
+    /// The connection to the host. If the host has gone, connects to another one, and repeats the
+    /// introduction and the subscriptions.
     async fn client(
         self: &Arc<Self>,
         peer: &Peer<RoleServer>,
@@ -172,7 +174,7 @@ impl HostLinks {
         Ok(opened)
     }
 
-    /// As [`HostLinks::client`], whose type cannot have itself as a part.
+    /// Like [`HostLinks::client`], but boxed, as an async function's future cannot contain itself.
     fn next_client<'a>(
         self: &'a Arc<Self>,
         peer: &'a Peer<RoleServer>,
@@ -180,8 +182,8 @@ impl HostLinks {
         self.client(peer).boxed()
     }
 
-    /// Tells a host what the client has told an earlier one. Each resource may have changed while nobody
-    /// watched it, which the client is told.
+    /// Repeats to a host what the client has sent to an earlier one. Each resource may have changed
+    /// while nobody watched it, so the client is notified of all of them.
     async fn introduce(&self, link: &HostLink, peer: &Peer<RoleServer>) -> Result<(), CallError> {
         let Some(introduction) = self.introduction.get() else {
             return Ok(());
@@ -234,8 +236,8 @@ fn notification(method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "method": method })
 }
 
-/// Passes on what a host says by itself, until the host or the client has gone. A question waits for
-/// its answer on a task of its own.
+/// Passes on the host's own messages, until the host or the client has gone. A question waits for
+/// its answer on a separate task.
 async fn pass_on(
     client: Weak<HostClient>,
     mut told: mpsc::Receiver<Incoming>,
@@ -298,7 +300,8 @@ fn error_data(CallError(error): CallError) -> ErrorData {
 async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: Value) {
     let answered = match serde_json::from_value::<ServerRequest>(request_of(message)) {
         Ok(mut request) => {
-            // Without a request under way, it goes to the stream that the client holds open.
+            // Without a request in progress, the question is sent on the stream that the client
+            // holds open.
             if let Some(latest) = lock(&client.calls).last() {
                 let origin = OriginatingRequestId(latest.clone());
                 request.extensions_mut().insert(origin);
@@ -354,7 +357,7 @@ fn request_of(mut message: Value) -> Value {
     }
 }
 
-/// Reads a result that may be one of several, told apart by its `resultType`.
+/// Parses a result that may have one of several types, which are distinguished by `resultType`.
 fn one_of<T>(
     result: Value,
     complete: impl FnOnce(Value) -> serde_json::Result<T>,

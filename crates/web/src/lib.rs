@@ -10,12 +10,12 @@
 //!                                                  └─ mcp: a client of the host for each session
 //! ```
 //!
-//! - [`logic`] decides without I/O: credentials, names under which the endpoint is addressed, and
-//!   wrong tries.
-//! - What there is to show, and what is done with it, is the crate `work-board`.
+//! - [`logic`] decides without I/O about credentials, names under which the endpoint may be
+//!   addressed, and wrong secrets.
+//! - The crate `work-board` provides the data to show, and the actions on it.
 //! - `page` writes HTML. Texts of others are escaped by maud, and their hidden characters are made
 //!   visible.
-//! - Each stream is bounded: a browser that reads too slowly misses messages, learns that, and loads
+//! - Each stream is bounded: a browser that reads too slowly misses messages, is told so, and loads
 //!   the page again.
 
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! The list of all work. However many watch it, it is put together once.
+//! The list of all work. However many viewers it has, it is built once.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use work_board::{AllWork, WorkBoard};
 use crate::logic::access::Scope;
 use crate::page::home;
 
-/// How often the store of jobs is looked at.
+/// The interval at which the store of jobs is checked.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// The pause after a change, in which further changes gather.
@@ -53,7 +53,7 @@ impl Listed {
 pub(crate) struct Lists {
     board: Arc<WorkBoard>,
     listed: watch::Sender<Arc<Listed>>,
-    /// Is held from reading the work until the list is published.
+    /// Held from the moment when the work is read until the list is published.
     publishing: Mutex<()>,
 }
 

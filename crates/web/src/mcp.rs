@@ -21,7 +21,7 @@ use crate::refusal::{NO_MCP_SESSION, Refusal};
 /// The longest message of a client, in bytes (4 MiB).
 pub(crate) const LONGEST_MESSAGE: usize = 4 << 20;
 
-/// A message of an MCP client. Its token must be one that may decide: a tool may do anything.
+/// Handles a message of an MCP client. Its token must allow decisions, as a tool may do anything.
 pub(crate) async fn respond(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -41,7 +41,7 @@ pub(crate) async fn respond(
     }
 }
 
-/// Passes a message to rmcp, which answers each failure itself but that there are too many sessions.
+/// Passes a message to rmcp, which answers all failures itself, except for too many sessions.
 async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
     let named = request.headers().get_all(HEADER_SESSION_ID).iter();
     let named: Vec<_> = named.filter_map(|id| id.to_str().ok()).collect();

@@ -1,8 +1,8 @@
 //! The MCP sessions of clients over HTTP, bounded in number and in time.
 //!
-//! Each session is a client of a host, which does not end as long as it has one. Clients that go without
-//! ending their session must not hold it for ever. A session belongs to the credential with which it was
-//! begun; for all others there is none.
+//! Each session is a client of a host, and a host does not end while it has a client. So a client
+//! that leaves without ending its session must not keep the session forever. A session belongs to
+//! the credential with which it was begun; for all others it does not exist.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -39,15 +39,15 @@ const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOK_AFTER: Duration = Duration::from_secs(30);
 
 tokio::task_local! {
-    /// Who makes the request of this task. rmcp does not pass it on.
+    /// The caller of this task's request, which rmcp does not pass on.
     static CALLER: CredentialId;
 
-    /// Whether the request of this task needs a session for which there is no room. rmcp tells that
-    /// only in words.
+    /// Whether this task's request needs a session for which there is no room. rmcp reports this
+    /// only as a text.
     static IS_FULL: Cell<bool>;
 }
 
-/// Why a session does not do what it should.
+/// Why an operation on a session fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionsError {
     /// There are too many.
@@ -67,7 +67,7 @@ pub(crate) enum SessionsError {
 )]
 pub(crate) struct Full;
 
-/// The sessions of rmcp, and how each is used.
+/// The sessions of rmcp, with the usage of each.
 #[derive(Debug)]
 pub(crate) struct McpSessions {
     local: LocalSessionManager,
@@ -77,14 +77,14 @@ pub(crate) struct McpSessions {
 
 type Usages = Mutex<HashMap<SessionId, Usage>>;
 
-/// How a session is used.
+/// The usage of a session.
 #[derive(Debug)]
 struct Usage {
     /// How many streams its client has open.
     streams: usize,
     /// When the client was last heard of, unless a stream is open.
     heard: Instant,
-    /// Of who has begun it.
+    /// The place of the caller that has begun the session.
     place: Place,
 }
 
@@ -121,7 +121,8 @@ impl Drop for OpenStream {
     }
 }
 
-/// Whether the request of a caller was refused because of too many sessions, beside its response.
+/// Runs a caller's request. Returns its response, and whether it was refused because of too many
+/// sessions.
 pub(crate) async fn noting_full<T>(
     caller: CredentialId,
     respond: impl Future<Output = T>,
@@ -174,14 +175,14 @@ impl McpSessions {
             all.map(|(id, usage)| (id.clone(), usage.is_idle(), usage.place.owner().clone()))
                 .collect()
         };
-        // Whether a credential is valid may be read from a file, for which no request must wait.
+        // Checking a credential may read a file, so it is done without holding the lock.
         let all = all.into_iter();
         all.filter(|(_, is_idle, owner)| *is_idle || !is_valid(owner))
             .map(|(id, ..)| id)
             .collect()
     }
 
-    /// Whether a caller has this session.
+    /// Whether this session belongs to the caller.
     pub(crate) fn has(&self, id: &str, caller: &CredentialId) -> bool {
         let usages = lock(&self.usages);
         usages
@@ -196,7 +197,7 @@ impl McpSessions {
         }
     }
 
-    /// A stream of a session, which is not idle as long as the stream is open.
+    /// Wraps a stream of a session. The session is not idle as long as the stream is open.
     fn open<S: Stream>(&self, id: &SessionId, stream: S) -> impl Stream<Item = S::Item> + use<S> {
         let open = OpenStream::new(id, &self.usages);
         stream.map(move |message| {
@@ -211,7 +212,7 @@ impl SessionManager for McpSessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
-        // Without a request, there is nobody to have a session.
+        // Outside of a request, there is no caller to own a session.
         let place = CALLER.try_with(|caller| self.places.take(caller));
         let Ok(Some(place)) = place else {
             let _ = IS_FULL.try_with(|is_full| is_full.set(true));

@@ -16,8 +16,8 @@ use crate::refusal::{NO_SESSION, Refusal};
 
 const NO_PICTURE: Refusal = Refusal::Missing("such picture");
 
-/// The picture of a step. It is read under the rules under which Codex gets pictures: it lies in the
-/// repository of the session, and is a picture by its first bytes.
+/// The picture of a step. It is read under the same rules under which Codex gets pictures: it must
+/// lie in the repository of the session, and be a picture by its first bytes.
 pub(crate) async fn of_step(
     State(app): State<Arc<App>>,
     Path((id, step)): Path<(String, u64)>,
@@ -39,8 +39,8 @@ pub(crate) async fn of_step(
 fn read(directory: &FilePath, path: &str) -> Option<(&'static str, Vec<u8>)> {
     let mut root = ImageRoot::around(directory, SizeLimit::default()).ok()?;
     let mut path = path.to_owned();
-    // Codex names pictures that it reads itself by their whole path. Below the session's directory
-    // there could be another one of the same name.
+    // Codex names pictures that it reads itself by their absolute paths. Below the session's
+    // directory, there could be another picture with the same relative path.
     if FilePath::new(&path).is_absolute() {
         let top = root.top().to_owned();
         let below = FilePath::new(&path).strip_prefix(&top).ok()?;

@@ -1,5 +1,5 @@
-//! Places of which there are only so many, such as those of pages that watch a session. Nobody gets so
-//! many of them that none is left for others.
+//! Limited places, such as those of pages that watch a session. A single caller gets only a share
+//! of them, so that some are left for others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -28,12 +28,12 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// So many places, of which the same credential gets half.
+    /// The given number of places. The same credential gets at most half of them.
     pub(crate) fn new(most: u32) -> Arc<Self> {
         Self::with_share(most, most / 2)
     }
 
-    /// So many places, of which the same credential gets `most_of_one`.
+    /// The given number of places. The same credential gets at most `most_of_one`.
     pub(crate) fn with_share(most: u32, most_of_one: u32) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -43,12 +43,12 @@ impl Places {
         })
     }
 
-    /// A place for the holder of a credential, if there is one.
+    /// Takes a place for the holder of a credential; `None` if there is none for it.
     pub(crate) fn take(self: &Arc<Self>, owner: &CredentialId) -> Option<Place> {
         self.take_many(owner, 1)
     }
 
-    /// So many places for the holder of a credential, if there are as many.
+    /// Takes `many` places for the holder of a credential; `None` if there are not as many for it.
     pub(crate) fn take_many(self: &Arc<Self>, owner: &CredentialId, many: u32) -> Option<Place> {
         let mut taken = lock(&self.taken);
         let theirs = taken.get(owner).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Why a request is refused: the one table of statuses and words.
+//! The reasons for which requests are refused: the only table of statuses and texts.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use work_board::{ActError, MailBoardError, RetryError};
 pub(crate) const NO_SESSION: Refusal =
     Refusal::Missing("such session; it may have ended with its host");
 
-/// The MCP session has ended, or is somebody else's. A client then begins a new one.
+/// The MCP session has ended, or belongs to another caller. The client then begins a new one.
 /// Source: MCP 2025-11-25, transports, session management.
 pub(crate) const NO_MCP_SESSION: Refusal = Refusal::Missing("such MCP session");
 

@@ -1,4 +1,4 @@
-//! Which address does what.
+//! The routes: the handler of each address.
 
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ use crate::{acts, api, conductor, job_acts, mcp, pages, pictures, server, stream
 /// The longest form, in bytes.
 const LONGEST_FORM: usize = 256 * 1024;
 
-/// The longest form of somebody who is not known yet, in bytes.
+/// The longest form of a caller that is not signed in, in bytes.
 const LONGEST_LOGIN: usize = 4 * 1024;
 
 /// How long a client may take to send a body.
@@ -44,7 +44,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a reason for a refusal is read, in bytes.
 const LONGEST_REASON: usize = 4096;
 
-/// Only our own script and style sheet, no frame, and nothing from anywhere else.
+/// Allows only our own script and style sheet. No frames, and nothing from other origins.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; \
      base-uri 'none'";
@@ -147,7 +147,7 @@ fn in_bounds<S: Clone + Send + Sync + 'static>(routes: Router<S>, form: usize) -
         .layer(middleware::map_response(refused_in_json))
 }
 
-/// Adds what holds for each request and response, also for those that are refused.
+/// Adds the layers that apply to all requests and responses, including refused ones.
 fn guarded<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
     routes
         .layer(middleware::from_fn(check_length))
@@ -155,8 +155,8 @@ fn guarded<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
         .layer(middleware::map_request(in_time))
 }
 
-/// Refuses a body that is announced as too long before any of it is read. Those that read a body
-/// bound one of unknown length.
+/// Refuses a body that is announced as too long before reading any of it. The handlers that read a
+/// body bound one of unknown length.
 async fn check_length(request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -166,7 +166,7 @@ async fn check_length(request: Request, next: Next) -> Response {
     }
 }
 
-/// Has the body of a request fail if it is not there in time, however slowly it comes.
+/// Makes the body of a request fail if it does not arrive in time, however slowly it comes.
 async fn in_time(request: Request) -> Request {
     let until = Instant::now() + BODY_TIMEOUT;
     request.map(|body| {
@@ -181,7 +181,7 @@ async fn in_time(request: Request) -> Request {
     })
 }
 
-/// Gives a refusal of axum, such as that of a form that is too long, the form of all errors.
+/// Converts a refusal of axum, such as of a form that is too long, to the format of all errors.
 async fn refused_in_json(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_ours = kind.is_some_and(|kind| !kind.as_bytes().starts_with(b"text/plain"));
@@ -201,7 +201,7 @@ async fn refused_in_json(response: Response) -> Response {
     Response::from_parts(parts, json!({ "error": words }).to_string().into())
 }
 
-/// Adds what tells a browser to trust nothing but this page.
+/// Adds the headers that tell a browser to trust nothing but this page.
 async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! Listens, and bounds what a client may take of this process.
+//! Listens for connections, and bounds the resources of this process that clients may use.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,20 +22,22 @@ use tower_service::Service as _;
 
 use crate::logic::access::CredentialId;
 
-/// The most connections at a time. For one more, the oldest is closed of the client that has the most.
+/// The most connections at a time. To admit one more, the oldest connection of the client with the
+/// most connections is closed.
 const CONNECTIONS: usize = 512;
 
-/// The most connections at a time with the same credential, and of all without a valid one. For one more,
-/// the oldest is closed.
+/// The most connections at a time with the same credential, and of all clients without a valid one.
+/// To admit one more, the oldest is closed.
 const CONNECTIONS_OF_ONE: usize = 128;
 
-/// How often a port is sought that is free at all addresses.
+/// The number of attempts to find a port that is free at all addresses.
 const PORTS: usize = 16;
 
-/// How long a client may take to send the head of a request, also the next one of a connection.
+/// How long a client may take to send the head of a request, including the next one on the same
+/// connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client may take nothing of an answer.
+/// How long a client may read nothing of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most that is read ahead of a connection, in bytes: the limit of a request's head.
@@ -48,13 +50,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Listener {
     main: TcpListener,
-    /// The same port of the other loopback address. A browser that is told `localhost`, or a name below
-    /// it, tries both, and another user of this machine could have the one that we leave.
+    /// The same port at the other loopback address. A browser that is given `localhost`, or a name
+    /// below it, tries both addresses, and another user of this machine could take the one that we
+    /// leave free.
     other: Option<TcpListener>,
 }
 
 impl Listener {
-    /// Listens at an address, and for `localhost` at all of its addresses.
+    /// Listens at an address. If `localhost` leads there, also listens at the other loopback
+    /// address.
     ///
     /// # Errors
     ///
@@ -62,7 +66,7 @@ impl Listener {
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         for _ in 1..PORTS {
             match Self::bind_once(address).await {
-                // The free port of one address is taken at the other one.
+                // The port that is free at one address is taken at the other one.
                 Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {}
                 bound => return bound,
             }
@@ -110,9 +114,9 @@ impl Listener {
     }
 }
 
-/// The open connections, the oldest first, each with the credential that its client has shown. Where one
-/// credential, or nobody known, has too many, the oldest of them is closed, so that they cannot keep
-/// others out.
+/// The open connections, oldest first, each with the credential that its client has shown. If one
+/// credential, or the clients without one, have too many, the oldest of them is closed, so that
+/// they cannot keep others out.
 #[derive(Debug, Default)]
 struct Connections(Mutex<Vec<OpenConnection>>);
 
@@ -139,7 +143,7 @@ impl Connections {
         closing
     }
 
-    /// The client of a connection has shown a valid credential.
+    /// Notes that the client of a connection has shown a valid credential.
     fn recognise(&self, number: u64, owner: &CredentialId) {
         let mut all = lock(&self.0);
         let Some(at) = all.iter().position(|one| one.number == number) else {
@@ -196,7 +200,7 @@ struct ConnectionGuard {
 }
 
 impl Connection {
-    /// The client has shown a valid credential.
+    /// Notes that the client has shown a valid credential.
     pub(crate) fn recognise(&self, owner: &CredentialId) {
         self.0.connections.recognise(self.0.number, owner);
     }
@@ -217,7 +221,8 @@ pub(crate) async fn serve(listener: Listener, routes: Router, closing: Cancellat
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let given_up = connections.add(number);
-                    // One that was just closed gives its own back. The semaphore is never closed.
+                    // A connection that was just closed releases its permit. The semaphore is never
+                    // closed.
                     let Ok(permit) = Arc::clone(&free).acquire_owned().await else {
                         return;
                     };

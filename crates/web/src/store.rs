@@ -118,8 +118,9 @@ impl CredentialStore {
         self.change(|all| all.host(random))
     }
 
-    /// Revokes all cookies and links. Another user may have had the port since the last endpoint ended:
-    /// pages that were left open have sent their cookies there, and a link that was opened its code.
+    /// Revokes all cookies and links. After an endpoint has ended, another user may have listened
+    /// on its port: pages that were left open have sent their cookies there, and an opened link its
+    /// code.
     ///
     /// # Errors
     ///

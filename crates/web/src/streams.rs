@@ -26,7 +26,7 @@ use crate::places::Place;
 use crate::refusal::{NO_JOB, Refusal};
 use work_board::{JobRevision, Work};
 
-/// How often a stream says that it is still there.
+/// The interval at which a stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The pause after a change of a job, in which further changes gather.
@@ -35,17 +35,17 @@ const GATHER: Duration = Duration::from_millis(50);
 /// The most pages that watch a session or a job at a time. Each holds one message.
 pub(crate) const MOST_WATCHERS: u32 = 64;
 
-/// The event after which the page has to be loaded again.
+/// The event that makes the page load again.
 fn reload() -> Event {
     Event::default().event("reload").data("{}")
 }
 
-/// The event after which nothing more comes, as the session has gone with its host.
+/// The last event of a session that has gone with its host.
 fn gone() -> Event {
     Event::default().event("gone").data("{}")
 }
 
-/// The event after which nothing more comes, as the job has ended.
+/// The last event of a job that has ended.
 fn end() -> Event {
     Event::default().event("end").data("{}")
 }
@@ -63,7 +63,7 @@ pub(crate) async fn work(
     Extension(caller): Extension<Caller>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let now = app.lists.list().await.message(caller.scope);
-    // Nothing is told between the two, as there is one thread.
+    // No change can be published between the two, as there is only one thread.
     let listed = app.lists.watch();
     let now = stream::iter([Event::default().data(now)]);
     let changes = stream::unfold(listed, move |mut listed| async move {
@@ -107,7 +107,7 @@ pub(crate) async fn of_session(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let feed = app.feeds.feed(&id).await?;
-    // A browser that connects again knows more than its page did.
+    // A browser that connects again has received more messages than its page contained.
     let last = headers
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
@@ -186,9 +186,9 @@ struct JobWatcher {
     id: JobId,
     scope: Scope,
     changes: Watch,
-    /// The revision of the job that was told.
+    /// The revision of the job that was sent last.
     known: Option<JobRevision>,
-    /// The digest of the part that was told, which can have some MiB.
+    /// The digest of the part that was sent last. The part itself can have some MiB.
     told: Option<[u8; 32]>,
     /// Whether the end of the job was told.
     is_over: bool,
@@ -204,7 +204,7 @@ impl JobWatcher {
                 self.is_over = true;
                 return Some(end());
             }
-            // It is read before the job, so that a change meanwhile makes a difference.
+            // The revision is read before the job, so that a change in between is noticed.
             let revision = self
                 .app
                 .board

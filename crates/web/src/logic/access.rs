@@ -1,4 +1,5 @@
-//! Who may use the endpoint: tokens of programs, browsers that are signed in, and one-time links.
+//! The credentials for the endpoint: tokens of programs, browsers that are signed in, and one-time
+//! links.
 //!
 //! ```text
 //!   codex-mcp web        ─► link ──(once, within 10 min)──► browser (a cookie, 30 days)
@@ -7,8 +8,8 @@
 //!
 //! Links and cookies end with the endpoint.
 //!
-//! Of each secret only the SHA-256 is kept. The secrets are random numbers of 256 bits, so a hash
-//! that is made to be slow would protect nothing more.
+//! Only the SHA-256 of each secret is stored. The secrets are random numbers of 256 bits, so a
+//! deliberately slow hash would protect nothing more.
 
 use std::fmt::{self, Debug, Formatter};
 use std::str::FromStr;
@@ -37,7 +38,7 @@ const LONGEST_NAME: usize = 64;
 /// How many hexadecimal digits an ID has.
 const ID_DIGITS: usize = 8;
 
-/// What a credential allows.
+/// The permissions of a credential.
 #[derive(
     Debug,
     Clone,
@@ -194,7 +195,8 @@ impl Credential {
 pub struct Credentials {
     list: Vec<Credential>,
     /// The host name of the page on this machine. A browser sends the cookies of a host to all of
-    /// its ports, so under `localhost` every other server of this machine would get ours.
+    /// its ports, so with the plain name `localhost`, every other server of this machine would
+    /// receive ours.
     #[serde(default)]
     host: Option<String>,
 }
@@ -211,14 +213,14 @@ pub struct NewCredential {
 }
 
 impl Credentials {
-    /// The host name of the page on this machine, which is made of these random bytes if there is none
-    /// yet: a name below `localhost` that nobody else has or knows.
+    /// The host name of the page on this machine: a name below `localhost` that nobody else has or
+    /// knows. It is created from these random bytes if there is none yet.
     pub fn host(&mut self, random: [u8; 8]) -> String {
         let name = || format!("codex-mcp-{}.localhost", hex(&random));
         self.host.get_or_insert_with(name).clone()
     }
 
-    /// Those that are valid, without links, oldest first.
+    /// The valid credentials without links, oldest first.
     pub fn listed(&self, now: SystemTime) -> impl Iterator<Item = &Credential> {
         let all = self.list.iter();
         all.filter(move |one| one.kind != Kind::Link && one.is_live(now))
@@ -275,7 +277,7 @@ impl Credentials {
             .any(|one| one.id == *id && one.is_live(now))
     }
 
-    /// Takes a link, which cannot be used again, and returns what it allows.
+    /// Uses up a link, and returns its permissions.
     pub fn take_link(&mut self, secret: &str, now: SystemTime) -> Option<Scope> {
         let scope = self.find(Kind::Link, secret, now)?.scope;
         let hash = hash(secret);
@@ -307,7 +309,7 @@ fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// An ID from the hash of the hash, which tells nothing about either.
+/// An ID, derived from the hash of the hash so that it reveals neither the secret nor its hash.
 fn id_of(hash: &[u8; 32]) -> String {
     let mut id = hex(&Sha256::digest(hash));
     id.truncate(ID_DIGITS);

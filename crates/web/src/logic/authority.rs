@@ -1,8 +1,8 @@
 //! The names under which the endpoint may be addressed.
 //!
-//! A page of somebody else's can make a browser send requests to this endpoint. It has an origin of
-//! its own, which the browser names; and if its name is made to point here (DNS rebinding), it is
-//! that name which the request addresses. So both have to be ours.
+//! Another site's page can make a browser send requests to this endpoint. The browser then names
+//! the page's origin. If the site's name was made to point here (DNS rebinding), the request
+//! addresses that name. So both the origin and the addressed name must be ours.
 
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
@@ -72,18 +72,18 @@ pub struct Authorities {
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongAuthority {
-    /// It addresses somebody else.
+    /// The request addresses another host.
     #[error(
         "this server is not addressed by that name; `codex-mcp web --allow-host NAME` allows one"
     )]
     Host,
-    /// A page of somebody else has made it.
+    /// A page of another origin has made the request.
     #[error("the request comes from a page of another origin")]
     Origin,
 }
 
 impl Authorities {
-    /// Those of an endpoint that listens at `address` and is also known by `names`.
+    /// The authorities of an endpoint that listens at `address` and is also known by `names`.
     #[must_use]
     pub fn new(address: SocketAddr, names: Vec<Authority>) -> Self {
         Self { address, names }
@@ -142,7 +142,7 @@ impl Authorities {
         match host.parse::<IpAddr>() {
             Ok(address) if ours.is_unspecified() => !address.is_unspecified(),
             Ok(address) => address == ours || address.is_loopback() && ours.is_loopback(),
-            // Nobody can have a name below `localhost` point elsewhere (RFC 6761, section 6.3).
+            // Nobody can make a name below `localhost` point elsewhere (RFC 6761, section 6.3).
             Err(_) => {
                 let is_local = host == "localhost" || host.ends_with(".localhost");
                 is_local && (ours.is_loopback() || ours.is_unspecified())

@@ -1,6 +1,6 @@
-//! A pause for those who try secrets that are none.
+//! A pause after wrong secrets.
 //!
-//! It holds for further wrong secrets alone: whoever has a right one gets in, so nobody can lock
+//! It applies only to further wrong secrets: a right secret is always admitted, so nobody can lock
 //! others out by trying.
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -13,8 +13,8 @@ pub const TRIES: u32 = 5;
 /// How long the pause is, from the last wrong secret before it.
 pub const PAUSE: Duration = Duration::from_secs(60);
 
-/// The most addresses that are remembered. For one more, the one that has tried least recently is
-/// forgotten.
+/// The most addresses that are remembered. To remember one more, the one whose last attempt is the
+/// oldest is forgotten.
 const MOST: usize = 1000;
 
 /// The wrong secrets of each address.
@@ -29,7 +29,7 @@ struct Tries {
     last: Instant,
 }
 
-/// How long an address has to wait before its next wrong secret is looked at.
+/// How long an address has to wait before its next wrong secret is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait(pub Duration);
 
@@ -72,7 +72,8 @@ impl Throttle {
     }
 }
 
-/// The address, or of IPv6 the network of 64 bits: one machine has all addresses of it.
+/// The address, or for IPv6 its network of 64 bits: one machine can use all addresses of the
+/// network.
 fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

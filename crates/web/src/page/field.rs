@@ -1,7 +1,7 @@
 //! A field of a question's form.
 //!
-//! A value is sent as `answer.ID`. A choice that takes other texts too has a text beside it,
-//! `other.ID`, which counts if it is not empty.
+//! A value is sent as `answer.ID`. A choice that also accepts other texts has an additional text
+//! field `other.ID`, which takes precedence if it is not empty.
 
 use codex_engine::logic::form::{Field, FieldKind};
 use common::text::visible_line;

@@ -1,4 +1,4 @@
-//! All work: what needs a person, what runs, and what has ended.
+//! All work: work that needs a person, running work, and ended work.
 
 use std::time::SystemTime;
 
@@ -34,7 +34,8 @@ pub(crate) fn list(scope: Scope, all: &AllWork, now: SystemTime) -> Markup {
             }
             section aria-labelledby="asking" {
                 h2 #asking { "Needs you" }
-                // The oldest first: the buttons of the others stay where they are when one more asks.
+                // Oldest first, so that the buttons of earlier questions stay in place when another
+                // one arrives.
                 @for one in asked.iter().rev() { (asking(scope, one, now)) }
                 @if asked.is_empty() { p.hint { "Nothing waits for an answer." } }
             }

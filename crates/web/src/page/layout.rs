@@ -14,7 +14,7 @@ pub(crate) const SCRIPT: &str = "/assets/page.js";
 /// The address of the style sheet.
 pub(crate) const STYLE: &str = "/assets/page.css";
 
-/// A page for somebody who is signed in. From `events` it gets what changes.
+/// A page for a signed-in viewer. It receives its changes from the address `events`.
 pub(crate) fn page(title: &str, events: Option<&str>, body: &Markup) -> Markup {
     let links = html! {
         " " a href="/threads" { "Threads" }
@@ -24,7 +24,7 @@ pub(crate) fn page(title: &str, events: Option<&str>, body: &Markup) -> Markup {
     whole(title, events, &links, body)
 }
 
-/// A page for everybody.
+/// A page that does not require signing in.
 pub(crate) fn open_page(title: &str, body: &Markup) -> Markup {
     whole(title, None, &html! {}, body)
 }
@@ -49,7 +49,7 @@ fn whole(title: &str, events: Option<&str>, links: &Markup, body: &Markup) -> Ma
                         a.home href="/" { "codex-mcp" }
                         (links)
                     }
-                    // The script says here that the connection is lost, and what has failed.
+                    // The script reports lost connections and failures here.
                     p #status role="status" {}
                 }
                 main #main tabindex="-1" { (body) }
@@ -68,7 +68,7 @@ pub(crate) fn foreign_line(text: &str) -> Markup {
     html! { (visible_line(text)) }
 }
 
-/// A clock that the script keeps going: how long ago something was.
+/// A clock that the script updates: the time since an event.
 pub(crate) fn clock(since: SystemTime, now: SystemTime) -> Markup {
     let millis = since.duration_since(SystemTime::UNIX_EPOCH);
     let millis = millis.unwrap_or_default().as_millis();

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::layout;
 
-/// The page for a browser that is not signed in. With the code of a link, it offers to use that:
-/// programs that only fetch a link do not use it up.
+/// The page for a browser that is not signed in. With the code of a link, it offers a button to use
+/// the link, so that programs that only fetch the link do not use it up.
 pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
     let body = html! {
         h1 { "Sign in" }
@@ -27,7 +27,7 @@ pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
     layout::open_page("Sign in", &body)
 }
 
-/// A page that says why something was not done.
+/// A page with the reason why an action was refused.
 pub(crate) fn refused(title: &str, why: &str) -> Markup {
     let body = html! {
         h1 { (title) }

@@ -1,4 +1,4 @@
-//! The page, a file for each part. Everything here is a function of what is shown.
+//! The page, one file for each part. All functions here depend only on the data to show.
 
 pub(crate) mod diff;
 pub(crate) mod field;

@@ -1,4 +1,4 @@
-//! One session: its conversation as it comes, its plan, its diff, its tokens, and its questions.
+//! One session: its conversation as it arrives, its plan, its diff, its tokens, and its questions.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -42,7 +42,7 @@ pub(crate) fn text_id(number: u64) -> String {
     format!("text-{number}")
 }
 
-/// A text as it is shown.
+/// A text in the form in which it is shown.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     visible(text)
 }
