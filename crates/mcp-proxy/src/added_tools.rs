@@ -1,4 +1,4 @@
-//! Our own tools, in addition to those of the child.
+//! The tools that the proxy adds to those of the child.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) fn all(services: &TeamServices, groups: &Groups) -> Vec<Tool> {
 }
 
 impl Proxy {
-    /// Runs a tool of our own, and answers unless the client has cancelled the call.
+    /// Runs one of our own tools, and answers the call unless the client has cancelled it.
     pub(super) async fn run_own_tool(
         self: Arc<Self>,
         id: &RequestId,

@@ -1,4 +1,4 @@
-//! Our own answers, as messages to the client.
+//! Writes the answers that the proxy itself gives, as messages to the client.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::logic::{Answer, CallInfo, Failure, RouterTimeouts};
 /// The members that the output schemas of `codex mcp-server`'s tools require.
 const REQUIRED: [&str; 2] = ["threadId", "content"];
 
-/// An answer as a message, without its line end.
+/// An answer as a message, without the line break at its end.
 pub(super) fn message(id: &RequestId, answer: Answer, timeouts: &RouterTimeouts) -> Vec<u8> {
     let in_use = format!("the id {id} is already in use; give each request an id of its own");
     match answer {
@@ -30,7 +30,8 @@ pub(super) fn message(id: &RequestId, answer: Answer, timeouts: &RouterTimeouts)
             let text = format!("codex mcp-server does not answer {method}");
             refusal(Some(id), code::METHOD_NOT_FOUND, &text, None)
         }
-        // The refusal names no ID: the client would take it for the answer to the first request.
+        // The refusal names no ID: the client would take it for the answer to its earlier request
+        // with this ID.
         Answer::IdInUse => refusal(None, code::INVALID_REQUEST, &in_use, None),
         Answer::IdSpent => refusal(Some(id), code::INVALID_REQUEST, &in_use, None),
         Answer::TooMany => {
@@ -45,7 +46,7 @@ pub(super) fn tool_result(id: &RequestId, result: &CallToolResult) -> Vec<u8> {
     response(id, &as_value(result))
 }
 
-/// The result without the member that only MCP 2026-07-28 has.
+/// The result as JSON, without the member that exists only in MCP 2026-07-28.
 fn as_value(result: &CallToolResult) -> Value {
     let mut value = json!(result);
     if let Some(members) = value.as_object_mut() {
@@ -59,7 +60,7 @@ fn response(id: &RequestId, result: &Value) -> Vec<u8> {
     message.to_string().into_bytes()
 }
 
-/// An error response; without an ID where none can be named.
+/// An error response; it has no ID if `id` is `None`.
 pub(super) fn refusal(
     id: Option<&RequestId>,
     code: i64,
@@ -74,7 +75,7 @@ pub(super) fn refusal(
     message.to_string().into_bytes()
 }
 
-/// The error of a failed request; `what` names the request, and `waited` its time limit.
+/// The error of a failed request: `what` names the request, and `waited` is its time limit.
 fn error_of(what: &str, why: &Failure, waited: Duration) -> ToolError {
     let (code, text) = match why {
         Failure::TimedOut => (
@@ -163,7 +164,7 @@ fn declined(call: CallInfo, question: Value) -> Value {
     complete(result)
 }
 
-/// The question without the members that only a form needs.
+/// The child's question as an action for the caller, without the members that only a form needs.
 fn action(mut question: Value) -> Value {
     if let Some(question) = question.as_object_mut() {
         question.remove("requestedSchema");
@@ -173,7 +174,8 @@ fn action(mut question: Value) -> Value {
     question
 }
 
-/// Adds the required members: clients check results against the child's output schemas, errors too.
+/// Adds the required members: clients check all results, errors too, against the child's output
+/// schemas.
 fn complete(mut result: CallToolResult) -> Value {
     if let Some(Value::Object(structured)) = &mut result.structured_content {
         for member in REQUIRED {

@@ -1,4 +1,5 @@
-//! Adds settings to calls of the child's `codex`. Members that a call has keep their bytes.
+//! Adds settings to calls of the child's tool `codex`. The members that a call has keep their
+//! bytes.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -30,8 +31,8 @@ const TOOL: &str = "codex";
 
 const INSTRUCTIONS: &str = "developer-instructions";
 
-/// The caller's name for the thread. It is for our records, and not an argument of the child's
-/// tool.
+/// The argument with the caller's name for the thread. It is for our records: the child's tool has
+/// no such argument.
 const TAG: &str = "tag";
 
 #[derive(Deserialize)]
@@ -44,11 +45,11 @@ struct Call<'a> {
 
 /// A call that begins a thread, with its additions.
 pub(super) struct AugmentedCall {
-    /// The call with the additions, if there are any.
+    /// The changed call; `None` if nothing was added.
     pub(super) bytes: Option<Vec<u8>>,
     /// The settings of the new thread.
     pub(super) thread_start: ThreadStart,
-    /// A warning about files of the repository that are not used.
+    /// A warning about files of the repository that have no effect.
     pub(super) warning: Option<String>,
 }
 
@@ -62,14 +63,14 @@ pub(super) struct Augmenter {
 }
 
 impl Augmenter {
-    /// The additions to a message that begins a thread; `None` for any other message. The arguments
-    /// of a call have to be an object; members of a wrong shape in it are left for the child to
-    /// refuse. Reads files of the directory.
+    /// Adds settings to a message that begins a thread; `None` for any other message. The arguments
+    /// of the call have to be an object; arguments of a wrong type are left for the child to
+    /// refuse. Reads files of the thread's directory.
     ///
     /// # Errors
     ///
-    /// [`ToolError`] for a call that asks for more than the bounds allow, or if the user's trust in
-    /// its directory can't be determined.
+    /// [`ToolError`] if the call asks for more than the bounds allow, or if it can't be determined
+    /// whether the user trusts the directory.
     pub(super) fn augment(
         &self,
         bytes: &[u8],
@@ -99,12 +100,12 @@ pub(super) fn begins_thread(message: &Message<'_>) -> bool {
     starting_call(message).is_some()
 }
 
-/// States whether the user trusts the directory, in place of any such claim of the call, and
-/// returns a warning about unused files.
+/// States whether the user trusts the directory, in place of any such claim in the call, and
+/// returns a warning about files that have no effect.
 ///
 /// `codex mcp-server` records no trust (0.104.0 and 0.153.4). So an untrusted directory is named
-/// only if it has files that Codex would use: Codex's own list can have the directory, and a `.git`
-/// that leads to a listed repository.
+/// only if it has files that Codex would use: Codex may trust such a directory, because its own
+/// list has the directory, or because the directory's `.git` leads to a listed repository.
 fn state_trust(
     given: &Map<String, Value>,
     additions: &mut Additions,
@@ -158,7 +159,7 @@ fn state_trust(
     Ok(warning)
 }
 
-/// The arguments of a call that begins a thread.
+/// The parameters and the arguments of a call that begins a thread.
 fn starting_call<'a>(message: &Message<'a>) -> Option<(&'a RawValue, Map<String, Value>)> {
     let params = wire::call_params(message)?;
     let Call { name, arguments } = serde_json::from_str(params.get()).ok()?;
@@ -217,8 +218,8 @@ fn apply_bounds(
     Ok(())
 }
 
-/// Resolves links in the path of the directory: the directory that is checked before each prompt
-/// has to be the one in which the child works.
+/// Resolves links in the path of the directory, so that the child works in the same directory that
+/// is checked before each prompt.
 fn resolve_links(given: &Map<String, Value>, additions: &mut Additions) {
     let added = &mut additions.arguments;
     let cwd = added.get("cwd").or_else(|| given.get("cwd"));

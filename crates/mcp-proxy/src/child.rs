@@ -1,4 +1,4 @@
-//! The life of the child, `codex mcp-server`: its start, its messages and its end.
+//! Starts the child, `codex mcp-server`, passes its messages on, and ends it.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::outbox::OutboxWriter;
 use crate::proxy::{DRAIN_TIMEOUT, Proxy};
 
 impl Proxy {
-    /// Runs the child until it ends or `hang_up` is cancelled, and then tells the router why
-    /// it has gone.
+    /// Runs the child until it ends or `hang_up` is cancelled, and then tells the router why the
+    /// child is gone.
     pub(super) async fn run_child(
         self: Arc<Self>,
         codex: InstalledCodex,
@@ -50,7 +50,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// The reason why no child was started.
+    /// The reason for which no child was started, in words.
     async fn start_child(
         &self,
         codex: InstalledCodex,
@@ -69,8 +69,8 @@ impl Proxy {
     }
 }
 
-/// Writes messages to the child. A child that no longer reads them ends its output too, so
-/// the reader of its output notices that.
+/// Writes messages to the child. A write error needs no handling here: a child that no longer reads
+/// also ends its output, which the reader of its output notices.
 async fn feed(stdin: ChildStdin, for_child: OutboxWriter, hang_up: CancellationToken) {
     if let Err(error) = for_child.write(stdin, hang_up).await {
         tracing::debug!("writing to codex mcp-server failed: {error}");

@@ -1,4 +1,5 @@
-//! The directories of the child's threads. A thread whose directory was replaced is not prompted.
+//! Remembers the directories of the child's threads, and refuses prompts to a thread whose
+//! directory was replaced.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,11 @@ use crate::logic::Note;
 use crate::recorder::ThreadStart;
 use crate::wire;
 
-/// The most threads whose directories are remembered. Others are not checked and, where directories
-/// are bounded, not prompted.
+/// The most threads whose directories are remembered. Other threads are not checked; where
+/// directories are bounded, they are not prompted either.
 const MAX_THREADS: usize = 10_000;
 
-/// The tool that prompts a thread again.
+/// The tool that sends a further prompt to a thread.
 const TOOL: &str = "codex-reply";
 
 #[derive(Deserialize)]
@@ -27,7 +28,7 @@ struct Call {
     arguments: Arguments,
 }
 
-/// Any values: a release of Codex may ignore a member that others refuse.
+/// Values of any type: one release of Codex may ignore a member that another refuses.
 #[derive(Deserialize)]
 struct Arguments {
     #[serde(default, rename = "threadId")]
@@ -37,17 +38,17 @@ struct Arguments {
     conversation: Value,
 }
 
-/// The directories of calls that begin threads, and of their threads; resolved.
+/// The resolved directories of open calls that begin threads, and of the threads that they began.
 #[derive(Debug, Default)]
 pub(super) struct ThreadDirectories {
-    /// The directory of the current message, if it begins a thread.
+    /// The directory of the message that the router gets next, if that message begins a thread.
     next: Option<PathBuf>,
     calls: HashMap<RequestId, PathBuf>,
     threads: HashMap<String, PathBuf>,
 }
 
 impl ThreadDirectories {
-    /// Sets the thread that the next message for the router begins, if it begins one.
+    /// Announces the thread that the router's next message begins; `None` if it begins no thread.
     pub(super) fn expect_start(&mut self, start: Option<&ThreadStart>) {
         let cwd = |start: &ThreadStart| {
             let cwd = start.cwd.as_deref();
@@ -56,7 +57,7 @@ impl ThreadDirectories {
         self.next = start.map(cwd);
     }
 
-    /// Follows the way of a call, the start of its thread and its end.
+    /// Updates the directories when a call is forwarded, begins its thread, or ends.
     pub(super) fn apply(&mut self, note: &Note) {
         match note {
             Note::CallForwarded { call, .. } => {
@@ -82,7 +83,7 @@ impl ThreadDirectories {
     ///
     /// # Errors
     ///
-    /// If its directory was replaced, or is not known and there is a bound on directories.
+    /// If the thread's directory was replaced, or is unknown while directories are bounded.
     pub(super) fn check(&self, message: &Message<'_>, bounds: &Bounds) -> Result<(), ToolError> {
         for thread in named_threads(message) {
             match self.threads.get(&thread) {
@@ -94,8 +95,8 @@ impl ThreadDirectories {
     }
 }
 
-/// The threads that a call names. If there are two, it depends on the release of Codex which of
-/// them it prompts.
+/// The threads that a call names. If it names two, the release of Codex decides which of them gets
+/// the prompt.
 fn named_threads(message: &Message<'_>) -> impl Iterator<Item = String> {
     let params = wire::call_params(message);
     let call: Option<Call> = params.and_then(|params| serde_json::from_str(params.get()).ok());

@@ -1,4 +1,4 @@
-//! Reads the messages of both sides and gives them to the router.
+//! Reads the messages of the client and the child, and gives them to the router.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) enum Side {
     Child,
 }
 
-/// The answer to a call that is refused here.
+/// The answer to a call that is refused before it reaches the router.
 fn refusal(message: &Message<'_>, error: impl Into<ToolError>) -> Vec<Effect> {
     let Message::Request { id, .. } = message else {
         return Vec::new();
@@ -42,9 +42,9 @@ fn check(line: &[u8], message: &Message<'_>) -> Result<(), String> {
     members.map_err(|error| format!("the parameters are not passed on: {error}"))
 }
 
-/// Checks that the parameters and the arguments of a call of a tool are objects. Older releases of
-/// Codex read an array as an object whose members come in the order of Codex's own struct (0.66.0;
-/// 0.104.0 no longer does), so bounds that look for a member by its name would not find it.
+/// Checks that the parameters and the arguments of a tool call are objects. Codex 0.66.0 reads an
+/// array as an object with its members in the order of Codex's own struct (0.104.0 no longer does),
+/// so a bound that looks for a member by its name would miss it.
 fn check_call(message: &Message<'_>) -> Result<(), ToolError> {
     let Some(params) = wire::call_params(message) else {
         return Ok(());
@@ -76,7 +76,8 @@ impl Proxy {
             let ended = matches!(more, Ok(wire::Input::Ended));
             while let Some(frame) = decoder.next_frame() {
                 let effects = match (side, frame) {
-                    // A message that the child's end has cut off fails with that end.
+                    // The child's end has cut this message off: its request fails because the child
+                    // is gone.
                     (Side::Child, Frame::Line(line)) if ended && Message::read(line).is_err() => {
                         Vec::new()
                     }
@@ -152,7 +153,8 @@ impl Proxy {
         }
     }
 
-    /// Refuses a request, makes an error of an answer, and drops a notification.
+    /// Refuses a message: a request gets an error, an answer becomes an error for the child, and a
+    /// notification is dropped.
     fn refuse(&self, message: &Message<'_>, text: &str) -> Vec<Effect> {
         let refusal = |id| answers::refusal(Some(id), code::INVALID_REQUEST, text, None);
         match message {
@@ -174,8 +176,8 @@ impl Proxy {
         }
     }
 
-    /// The additions to a call that begins a thread; `None` for any other message. Files of
-    /// its directory are read on another thread.
+    /// The additions to a call that begins a thread; `None` for any other message. The files of the
+    /// thread's directory are read on another thread.
     async fn augment(
         &self,
         line: &[u8],
@@ -233,8 +235,8 @@ impl Proxy {
         self.fail_unreadable(head, Failure::TooLong(why))
     }
 
-    /// Fails the request that a message of the child answers, or answers the child's own
-    /// request with an error, when the message can't be read.
+    /// Handles a message of the child that can't be read: fails the request that it answers, or
+    /// answers the child's own request with an error.
     fn fail_unreadable(&self, line: &[u8], why: Failure) -> Vec<Effect> {
         match TruncatedMessage::guess(line) {
             Some(head) => self.with_router(|router, _| router.fail_unreadable(&head, why)),

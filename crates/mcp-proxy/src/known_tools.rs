@@ -1,20 +1,19 @@
-//! The tools of `codex mcp-server`, to list before it has answered.
+//! The tools that `codex mcp-server` is assumed to have until it has listed them itself.
 
 use codex_protocol::codex::Release;
 use mcp_server::tools::schema::{object, tool};
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
-/// The first release that is assumed to have the parameters of the last one. Earlier releases have
+/// The first release that is assumed to have only the parameters of 0.153.4. Earlier releases have
 /// more.
 const FEWER_PARAMETERS: Release = Release::new(0, 150, 0);
 
-/// The first release that is known to tell the thread in its results; 0.74.0 does
-/// not.
+/// The first release that is known to name the thread in its results; 0.74.0 does not.
 const TELLS_THREADS: Release = Release::new(0, 104, 0);
 
-/// The tools of 0.66.0, 0.104.0 and 0.153.4, the last release that has them, with descriptions of
-/// our own.
+/// The tools of releases 0.66.0, 0.104.0 and 0.153.4 (the last with these tools), with our own
+/// descriptions.
 pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
     let before = |first| release.is_some_and(|release| release < first);
     let begin = match before(FEWER_PARAMETERS) {
@@ -48,7 +47,7 @@ pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
     ]
 }
 
-/// The schema with profiles, older policies, and unknown parameters allowed.
+/// The schema of `codex` that also has profiles and older policies, and allows unknown parameters.
 fn codex_with_more() -> Value {
     let mut input = codex(&["untrusted", "on-failure", "on-request", "never"]);
     if let Some(properties) = input.pointer_mut("/properties")
@@ -82,7 +81,8 @@ fn codex(policies: &[&str]) -> Value {
     })
 }
 
-/// `names` are the parameters for the thread. A single one is required.
+/// The tool `codex-reply`. `names` are the parameters that name the thread; if there is only one,
+/// it is required.
 fn codex_reply(names: &[&str]) -> Value {
     let mut properties = Map::new();
     let prompt = json!({ "type": "string", "description": "What to say next." });

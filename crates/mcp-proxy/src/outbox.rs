@@ -8,11 +8,11 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// The size below which [`Outbox::wait_until_low`] returns, in bytes: about what a pipe holds.
+/// The size in bytes below which [`Outbox::wait_until_low`] returns: about the capacity of a pipe.
 const LOW_WATER_MARK: usize = 64 * 1024;
 
-/// The queue of messages for one side. Adding one never waits, so that a side that does not read
-/// cannot block the other.
+/// The queue of messages for one side. Adding a message never waits, so a side that does not read
+/// cannot block the other side.
 pub(super) struct Outbox {
     messages: mpsc::UnboundedSender<Message>,
     shared: Arc<Shared>,
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl Outbox {
-    /// Creates an outbox that is full with `limit` bytes.
+    /// Creates an outbox that counts as full once `limit` bytes are queued.
     pub(super) fn new(limit: usize) -> (Self, OutboxWriter) {
         let (sender, messages) = mpsc::unbounded_channel();
         let shared = Arc::<Shared>::default();
@@ -56,7 +56,8 @@ impl Outbox {
         (outbox, writer)
     }
 
-    /// Whether the queue has reached its limit. Messages that are added nevertheless are kept.
+    /// Whether the queue has reached its limit. Messages that are added after that are still
+    /// queued.
     pub(super) fn is_full(&self) -> bool {
         self.shared.waiting.load(Ordering::Relaxed) >= self.limit
     }
@@ -89,8 +90,8 @@ impl Outbox {
 }
 
 impl OutboxWriter {
-    /// Writes messages until `hang_up` is cancelled. Messages in the queue are still written then,
-    /// and the writer is shut down.
+    /// Writes messages until `hang_up` is cancelled, then writes the messages that are still
+    /// queued, and shuts the writer down.
     pub(super) async fn write(
         mut self,
         mut writer: impl AsyncWrite + Unpin,

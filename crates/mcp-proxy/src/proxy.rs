@@ -1,5 +1,5 @@
-//! The state that the parts of one client's proxy share: the router, and where its decisions
-//! are performed.
+//! The state that the tasks of one client's proxy share: the router, and the means to perform its
+//! decisions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,21 +21,22 @@ use crate::outbox::Outbox;
 use crate::recorder::Recorder;
 use crate::{answers, wire};
 
-/// The factor by which the child's messages may be longer than the client's. `codex mcp-server`
-/// writes an answer into one message twice (0.104.0 and 0.153.4: 10 MB of text become 21 MB), and
-/// JSON writes a line break or a quotation mark as two bytes: an answer as long as the client's
-/// longest message passes, even if it has nothing but those.
+/// The factor by which a message of the child may be longer than one of the client. `codex
+/// mcp-server` writes an answer twice into one message (0.104.0 and 0.153.4: 10 MB of text become
+/// 21 MB), and JSON writes a line break or a quotation mark as two bytes. So an answer as long as
+/// the client's longest message passes, even if it consists of nothing but those.
 pub(super) const ANSWER_EXPANSION: usize = 4;
 
-/// The longest time for the last messages, to be read from the child or by the client.
+/// The longest time to wait until the child's last messages are read, or the client has read its
+/// own.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest message that is read from the child, in bytes, given the client's limit.
+/// The longest message that is read from the child, in bytes; `client` is the client's limit.
 pub(super) fn child_limit(client: usize) -> usize {
     client.saturating_mul(ANSWER_EXPANSION)
 }
 
-/// The router, and the deadline for which the clock is set.
+/// The router, and the deadline to which the clock is set.
 pub(super) struct RouterState {
     pub(super) router: Router,
     pub(super) alarm: Option<std::time::Instant>,
@@ -58,21 +59,21 @@ pub(super) struct Proxy {
     pub(super) framing: Mutex<Framing>,
     pub(super) to_client: Outbox,
     pub(super) to_child: Outbox,
-    /// Cancelled when the client has gone, or the proxy gives it up.
+    /// Cancelled when the client has gone, or when the proxy gives the client up.
     pub(super) closing: CancellationToken,
-    /// Cancelled with `closing`, and when the client has closed its side: no call is waited
-    /// for any more.
+    /// Cancelled with `closing`, and also when the client has closed its side: from then on, the
+    /// proxy waits for no call.
     pub(super) leaving: CancellationToken,
-    /// Woken when the router has a deadline before the one for which the clock is set.
+    /// Woken when the router has a deadline before the one to which the clock is set.
     pub(super) alarm_changed: Notify,
-    /// Woken when a tool of our own has answered or its call is cancelled, or a thread has given its
-    /// summary.
+    /// Woken when one of our own tools has answered, when its call is cancelled, or when a thread
+    /// has given its summary.
     pub(super) answered: Notify,
     pub(super) started: Instant,
 }
 
 impl Proxy {
-    /// Gives the router a message or the time, records its notes, and sets the clock.
+    /// Lets the router handle a message or the time, records its notes, and sets the clock.
     pub(super) fn with_router(
         &self,
         act: impl FnOnce(&mut Router, std::time::Instant) -> Vec<Effect>,
@@ -111,7 +112,7 @@ impl Proxy {
         }
     }
 
-    /// Gives the router the time at each of its deadlines.
+    /// Tells the router the time at each of its deadlines.
     pub(super) async fn run_clock(self: Arc<Self>) {
         loop {
             let alarm = {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::logic::{CallOutcome, Note};
 
-/// The settings of a new thread, as far as the call gives them.
+/// The directory, settings and tag of a new thread, as far as the call gives them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadStart {
     /// The directory.
@@ -36,7 +36,7 @@ struct RecordedCall {
     prompt: String,
 }
 
-/// Records threads and prompts, for a member that keeps records.
+/// Records threads and prompts if the server, as a member of a team, keeps records.
 pub(super) struct Recorder {
     pub(super) services: TeamServices,
     state: Mutex<State>,
@@ -45,7 +45,7 @@ pub(super) struct Recorder {
 #[derive(Debug, Default)]
 struct State {
     calls: HashMap<RequestId, RecordedCall>,
-    /// The settings of the thread that the current message begins, if it begins one.
+    /// The settings of the thread that the router's next message begins, if it begins one.
     next: Option<ThreadStart>,
 }
 
@@ -57,7 +57,7 @@ impl Recorder {
         }
     }
 
-    /// Sets the settings for the next message that the router gets.
+    /// Sets the settings of the thread that the router's next message begins, if it begins one.
     pub(super) fn expect_start(&self, thread_start: Option<ThreadStart>) {
         self.lock().next = thread_start;
     }
@@ -149,7 +149,7 @@ impl Recorder {
             CallOutcome::TimedOut => AuditOutcome::TimedOut,
             CallOutcome::Abandoned => AuditOutcome::Cancelled,
         };
-        // A call that Codex refused is not a use of the thread.
+        // A call that Codex refused does not count as a use of the thread.
         if let (Some(thread), true) = (thread, outcome != CallOutcome::Failed) {
             records.touched(thread, None, 1, Some(&known.prompt));
             records.turn_ended(thread, audited);

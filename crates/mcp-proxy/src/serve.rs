@@ -27,38 +27,38 @@ use crate::outbox::Outbox;
 use crate::proxy::{DRAIN_TIMEOUT, Proxy, RouterState, child_limit};
 use crate::recorder::Recorder;
 
-/// The number of messages of the greatest length that an outbox holds before it is full.
+/// The number of messages of the greatest length that fill an outbox.
 const OUTBOX_MESSAGES: usize = 2;
 
-/// The least number of bytes that an outbox holds before it is full, so that a burst of short
-/// messages has room too.
+/// The least size in bytes at which an outbox counts as full, so that it always has room for a
+/// burst of short messages.
 const MIN_OUTBOX_BYTES: usize = 1024 * 1024;
 
-/// The longest time for a request that is not a call. The child answers such requests at once.
+/// The longest time for a request that is not a tool call. The child answers such requests at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The configuration of a proxy.
 pub struct Options {
     /// The Codex whose MCP server is run.
     pub codex: InstalledCodex,
-    /// The settings of new threads that a call leaves open.
+    /// The settings of new threads that apply unless a call sets them.
     pub defaults: Defaults,
     /// Warnings for the caller.
     pub warnings: Warnings,
-    /// The bounds of the settings that the client may ask for.
+    /// The bounds on the settings that the client may request.
     pub bounds: Bounds,
     /// The server's records and mail as a member of a team.
     pub services: TeamServices,
     /// The store of jobs.
     pub jobs: Arc<Jobs>,
-    /// The groups of our own tools that are served. The child's are always there.
+    /// The groups of our own tools that are served. The child's tools are always served.
     pub groups: Groups,
     /// Whether threads are asked for a summary when the server ends.
     pub shutdown_summary: ShutdownSummary,
     /// The time-outs of calls and questions.
     pub timeouts: Timeouts,
-    /// The longest message that is read from the client, in bytes. The child's may be four
-    /// times as long.
+    /// The longest message that is read from the client, in bytes. A message of the child may be
+    /// four times as long.
     pub line_limit: usize,
 }
 

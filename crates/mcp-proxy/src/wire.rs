@@ -34,7 +34,7 @@ pub(super) async fn read(
 }
 
 /// A message as one line. A message that came with a header may have line breaks between its
-/// members.
+/// members, which are replaced.
 pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
     for byte in &mut message {
         if *byte == b'\n' {

@@ -1,9 +1,11 @@
 //! The calls of Codex's tools that are in flight, and those that the child still listens for.
 //!
-//! The child has a listener for each call, and the listeners of a thread share Codex's events of
-//! it: the listener that receives the end of a turn answers under the ID of its own call, and ends.
-//! A cancelled call leaves its listener behind. But the turns of a thread come one after the other,
-//! in the order of their calls, so each event can be assigned to the call that it is about.
+//! The child has a listener for each call, and the listeners of a thread share Codex's events for
+//! that thread: each event reaches one of them. The listener that receives the end of a turn
+//! answers under the ID of its own call, and ends. A cancelled call leaves its listener behind,
+//! which can receive the end of another call's turn. But the turns of a thread run one after
+//! another, in the order of their calls, so each event can be assigned to the call that it is
+//! about.
 //!
 //! ```text
 //!             the turn has begun            the turn has completed
@@ -40,10 +42,11 @@ pub struct CallInfo {
 #[derive(Debug)]
 struct TrackedCall {
     thread: Option<String>,
-    /// The number of the call, which orders the turns of a thread.
+    /// The number of the call. The turns of a thread run in the order of these numbers.
     number: u64,
     turn: TurnState,
-    /// Whether the turn had an error: the child answers then, and misses the end of the turn.
+    /// Whether the turn had an error: the child then answers at once, and misses the end of the
+    /// turn.
     has_error: bool,
     stage: CallStage,
 }
@@ -53,9 +56,9 @@ struct TrackedCall {
 enum TurnState {
     Awaited,
     Running,
-    /// The turn is complete; its answer comes under this ID.
+    /// The turn is complete, and its answer will come under this ID.
     Completed(RequestId),
-    /// The turn is over or answered; the child still listens for the call.
+    /// The turn is over or its answer has come; the child still listens for the call.
     Over,
 }
 
@@ -80,7 +83,7 @@ enum CallStage {
         /// The deadline of the turn.
         deadline: Instant,
     },
-    /// Nobody waits: its turn is being ended, or is over.
+    /// No client waits for the call: its turn is being ended, or is over.
     Stale,
 }
 
@@ -99,8 +102,8 @@ pub(super) struct FinishedCall {
     pub(super) deadline: Option<Instant>,
     /// Its thread and text, if a client waits for the answer.
     pub(super) info: Option<CallInfo>,
-    /// The thread in which the child has missed the end of the answered turn, and will take it for
-    /// the end of the next one.
+    /// The thread, if the child has missed the end of the answered turn: it will take that end for
+    /// the end of the next turn.
     pub(super) out_of_step: Option<String>,
 }
 
@@ -162,8 +165,8 @@ impl Calls {
         }
     }
 
-    /// Whether a turn runs in a thread, or may yet begin and be ended: a new prompt would join it,
-    /// and one of the two calls would never get an answer.
+    /// Whether a turn runs in a thread, or a turn that is to be ended may yet begin: a new prompt
+    /// would join that turn, and one of the two calls would never get an answer.
     pub(super) fn is_busy(&self, thread: &str) -> bool {
         let mut of_thread = self.of_thread(thread);
         of_thread.any(|(_, call)| match call.stage {
@@ -172,7 +175,7 @@ impl Calls {
         })
     }
 
-    /// Whether a turn of the thread has not ended, stale or not.
+    /// Whether the thread has a turn that has not ended, even if its call is stale.
     pub(super) fn has_turn(&self, thread: &str) -> bool {
         self.first_under_way(thread).is_some()
     }
@@ -198,8 +201,8 @@ impl Calls {
             .min_by_key(|(_, call)| call.number)
     }
 
-    /// The call that a message of the child under `id`, about `thread`, belongs to: the call of
-    /// that ID, or, if its turn is over, the latest call of its thread.
+    /// The call to which a message of the child under `id` about `thread` belongs: the call with
+    /// that ID or, if its turn is over, the latest call of its thread.
     pub(super) fn subject(&self, id: &RequestId, thread: Option<&str>) -> Option<RequestId> {
         let call = self.tracked.get(id)?;
         if !call.stage.is_stale() || call.turn != TurnState::Over {
@@ -216,8 +219,8 @@ impl Calls {
         self.first_under_way(thread).map(|(id, _)| id.clone())
     }
 
-    /// Finishes the call that an answer under `under` belongs to. `thread` is the thread that the
-    /// answer names, if it is the end of a turn.
+    /// Finishes the call to which an answer under the ID `under` belongs. `thread` is the thread
+    /// that the answer names, if the answer is the end of a turn.
     pub(super) fn answered(
         &mut self,
         under: &RequestId,
@@ -236,8 +239,8 @@ impl Calls {
         let missed_end = finished.has_error && finished.turn.is_under_way();
         let out_of_step = finished.thread.clone().filter(|_| missed_end);
         if owner != *under {
-            // The listener that answered has ended; the listener of the call that got the answer
-            // stays.
+            // The listener that answered has ended. The listener of the call that got the answer is
+            // still there.
             let listener = self.tracked.get(under);
             if listener.is_some_and(|listener| {
                 listener.stage.is_stale() && listener.turn == TurnState::Over
@@ -309,7 +312,7 @@ impl Calls {
         in_flight
     }
 
-    /// Sets the thread of a call; `true` if it was not known.
+    /// Sets the thread of a call. Returns `true` if the thread was unknown before.
     pub(super) fn set_thread(&mut self, id: &RequestId, thread: &str) -> bool {
         match self.tracked.get_mut(id) {
             Some(call) if call.thread.is_none() => {
@@ -320,8 +323,8 @@ impl Calls {
         }
     }
 
-    /// Notes that a turn of the thread has begun: that of the first call that awaits one. Returns
-    /// its ID if the call is stale, so that the turn has to be ended.
+    /// Notes that a turn of the thread has begun, and assigns it to the first call that awaits a
+    /// turn. Returns the ID of that call if it is stale: its turn then has to be ended.
     pub(super) fn turn_began(&mut self, thread: &str) -> Option<RequestId> {
         let of_thread = |call: &TrackedCall| call.thread.as_deref() == Some(thread);
         let (id, call) = self
@@ -341,7 +344,8 @@ impl Calls {
         unwanted
     }
 
-    /// Finishes the call of the thread's first turn, which was aborted. The child never answers it.
+    /// Finishes the call of the thread's first turn, which was aborted: the child never answers
+    /// that call.
     pub(super) fn turn_aborted(&mut self, thread: &str) -> Option<FinishedCall> {
         let id = self.current_turn(thread)?;
         let deadline = self.deadline(&id);
@@ -376,15 +380,15 @@ impl Calls {
         call.is_some_and(|call| call.stage.is_stale() && call.turn == TurnState::Awaited)
     }
 
-    /// Stops waiting for that turn.
+    /// Stops waiting for the turn of a stale call to begin.
     pub(super) fn stop_awaiting_turn(&mut self, id: &RequestId) {
         if self.may_yet_begin(id) {
             self.set_turn(Some(id.clone()), TurnState::Over);
         }
     }
 
-    /// Notes that a turn of the thread has completed, and that the listener for `under` will
-    /// answer.
+    /// Notes that a turn of the thread has completed, and that its answer will come under the ID
+    /// `under`.
     pub(super) fn turn_completed(&mut self, thread: &str, under: &RequestId) {
         let owner = self.current_turn(thread);
         self.set_turn(owner, TurnState::Completed(under.clone()));
@@ -440,7 +444,7 @@ impl Calls {
         }
     }
 
-    /// The state of each call, in the order of their IDs.
+    /// The state of each call, in the order of their IDs, for test failures.
     #[cfg(test)]
     pub(super) fn describe(&self) -> String {
         let describe_call = |(id, call): (&RequestId, &TrackedCall)| {

@@ -13,7 +13,8 @@ use super::calls::CallInfo;
 pub struct RouterTimeouts {
     /// A call of one of Codex's tools.
     pub call: Duration,
-    /// A question of Codex's, until it is declined.
+    /// The time that the client has to answer a question of Codex's before the question is
+    /// declined.
     pub approval: Duration,
     /// Any other request to the child.
     pub request: Duration,
@@ -59,7 +60,7 @@ pub enum Effect {
     },
 }
 
-/// An answer of our own to a request that was for the child.
+/// The router's own answer to a request that was meant for the child.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// A complete result.
@@ -72,7 +73,7 @@ pub enum Answer {
         why: Failure,
     },
     /// The call of a tool returns early: the child asked a question that the client cannot answer,
-    /// and that was declined.
+    /// and the question was declined.
     Declined {
         /// The thread and text of the call.
         call: CallInfo,
@@ -93,14 +94,14 @@ pub enum Answer {
     },
     /// The ID is that of another open request, or one of our own.
     IdInUse,
-    /// The ID is that of a call that nobody waits for, but that the child still listens for or one of
-    /// our tools still works on.
+    /// The ID is that of a call that no client waits for, but that the child still listens for or
+    /// one of our tools still works on.
     IdSpent,
     /// There are too many open requests.
     TooMany,
 }
 
-/// Why a request failed.
+/// The reason for which a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The request timed out.
@@ -111,7 +112,7 @@ pub enum Failure {
     Interrupted,
     /// Another turn of its thread is running.
     Busy,
-    /// The child would answer with the result of an earlier prompt.
+    /// The thread is out of step: the child would answer with the result of an earlier prompt.
     OutOfStep,
     /// The child is gone, for this reason.
     Gone(String),
@@ -139,7 +140,7 @@ pub enum Child {
     Gone(String),
 }
 
-/// The numbers of messages and calls, for `codex_status`.
+/// The counts of messages and calls that `codex_status` shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages of the client.

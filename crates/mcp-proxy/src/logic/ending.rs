@@ -39,8 +39,8 @@ impl Router {
         effects
     }
 
-    /// Sets a deadline for the turn of a stale call, which may yet begin. After it, the thread is
-    /// free for other prompts.
+    /// Sets a deadline for the turn of a stale call, which may yet begin. After the deadline, the
+    /// thread is free for other prompts.
     pub(super) fn await_turn(&mut self, call: &RequestId, now: Instant) {
         if self.calls.may_yet_begin(call) {
             let deadline = now + self.config.timeouts.request;
@@ -106,7 +106,8 @@ impl Router {
         vec![Effect::ToChild(refusal), Effect::ToClient(withdrawn)]
     }
 
-    /// Declines a question that the client cannot answer; its call returns with the question.
+    /// Declines a question that the client cannot answer. The call returns early, with the
+    /// question.
     pub(super) fn decline_unasked(
         &mut self,
         id: &RequestId,

@@ -113,8 +113,8 @@ impl Router {
         effects
     }
 
-    /// Fails the request that an unreadable message of the child answers, or answers the child's
-    /// own request.
+    /// Handles an unreadable message of the child: fails the request that it answers, or answers
+    /// the child's own request with an error.
     pub fn fail_unreadable(&mut self, head: &TruncatedMessage<'_>, why: Failure) -> Vec<Effect> {
         self.from_child += 1;
         match head {
@@ -130,13 +130,13 @@ impl Router {
         }
     }
 
-    /// Ends a call whose answer of the child can't be passed on.
+    /// Ends the call to which an answer of the child belongs that can't be passed on.
     fn call_failed(&mut self, under: &RequestId, why: Failure) -> Vec<Effect> {
         let answered = self.calls.answered(under, None);
         self.end_call(answered, why)
     }
 
-    /// Ends a call without an answer of the child that can be passed on.
+    /// Ends a call for which the child has no answer that can be passed on.
     fn end_call(&mut self, call: Option<FinishedCall>, why: Failure) -> Vec<Effect> {
         let Some(call) = call else { return Vec::new() };
         let (id, info, mut effects) = self.clear_call(call);
@@ -260,7 +260,7 @@ impl Router {
         effects
     }
 
-    /// Notes that a call has its answer, which names `named` as the thread.
+    /// Notes that a call has its answer; `named` is the thread that the answer names.
     fn note_answer(
         &mut self,
         call: &RequestId,
@@ -365,8 +365,8 @@ impl Router {
         Vec::new()
     }
 
-    /// Ends the call of an aborted turn: the child never answers it, whether the client's answer to
-    /// a question aborted the turn or another cause.
+    /// Ends the call of an aborted turn, whatever aborted it (the client's answer to a question, or
+    /// another cause): the child never answers that call.
     fn turn_aborted(&mut self, thread: &str) -> Vec<Effect> {
         let aborted = self.calls.turn_aborted(thread);
         self.end_call(aborted, Failure::Interrupted)
@@ -396,7 +396,8 @@ impl Router {
             }
         });
         if self.service == Service::Closing {
-            // The client is no longer asked, and only a summary can ask now.
+            // The client gets no more questions; the only calls that can ask now are those for
+            // summaries.
             return vec![Effect::ToChild(splice::declined(id, self.refusal()))];
         }
         let params: Value = serde_json::from_str(params).unwrap_or_default();

@@ -86,8 +86,8 @@ impl Router {
                     let answer = Answer::Result(json!({}));
                     return vec![Effect::Answer { id, answer }];
                 }
-                // The first request of clients that can do without `initialize`, which the child
-                // can't.
+                // The first request of clients that can do without `initialize`. The child cannot
+                // do without it.
                 "server/discover" => {
                     let method = "server/discover".to_owned();
                     let answer = Answer::UnknownMethod { method };
@@ -157,8 +157,8 @@ impl Router {
             || matches!(id, RequestId::Text(text) if text.starts_with(OWN_ID))
     }
 
-    /// Passes a request on, followed by a ping: the child does not answer some methods at all, but
-    /// answers the others in order, so the answer to the ping shows that there will be none.
+    /// Passes a request on, followed by a ping. The child does not answer some methods at all, but
+    /// answers the others in order: once the ping is answered, the request gets no answer any more.
     fn ask(&mut self, request: &Request<'_>, now: Instant) -> Vec<Effect> {
         let mut effects = vec![Effect::ToChild(request.bytes.to_vec())];
         let ping = match request.method {
@@ -181,8 +181,8 @@ impl Router {
         effects
     }
 
-    /// Answers at once, as the answer must not wait for the child; the child gets the client's
-    /// parameters under an ID of ours.
+    /// Answers `initialize` at once, as the client must not wait for the child. The child gets the
+    /// client's parameters under one of our own IDs.
     fn initialize(&mut self, request: &Request<'_>) -> Vec<Effect> {
         let params = request.params.map_or("{}", RawValue::get);
         let InitializeParams {
@@ -203,7 +203,7 @@ impl Router {
         effects
     }
 
-    /// `params` is JSON.
+    /// Our `initialize` for the child, noted as sent; `params` is JSON.
     fn initialize_child(&mut self, params: &str) -> Effect {
         self.handshake = Handshake::Sent;
         own_request(&super::initialize_id(), "initialize", params)
@@ -315,8 +315,8 @@ impl Router {
         }
     }
 
-    /// Handles a cancellation. No answer must follow; later messages of the child under this ID
-    /// belong to another call.
+    /// Handles a cancellation. The client must not get an answer after it; later messages of the
+    /// child under this ID belong to another call.
     fn cancelled(
         &mut self,
         bytes: &[u8],
@@ -332,7 +332,7 @@ impl Router {
         self.await_turn(id, now);
         let asked = self.take_request(id);
         let mut effects = Vec::new();
-        // The child has to get the cancellation of each request that it may know, once.
+        // The child has to get exactly one cancellation of each request that it may know.
         if queue == ChildQueue::Open || is_call || asked.is_some() {
             effects.push(Effect::ToChild(bytes.to_vec()));
         }
@@ -352,15 +352,16 @@ impl Router {
         }
         let unchanged = || vec![Effect::ToChild(bytes.to_vec())];
         let Some(question) = self.take_question(id) else {
-            // The response is to a request that we passed through, or to a question that was
-            // declined meanwhile, which the child skips.
+            // The response belongs to a request that we passed through, or to a question that was
+            // declined meanwhile; the child skips the latter.
             return match queue {
                 ChildQueue::Open => unchanged(),
                 ChildQueue::Full => Vec::new(),
             };
         };
         let Some(result) = result else {
-            // The client can't ask after all. Without an answer, the child would wait for ever.
+            // The client can't ask its user after all. Without an answer, the child would wait for
+            // ever.
             return self.decline_unasked(id, question.call, question.params);
         };
         if splice::is_dismissal(result) {
@@ -395,7 +396,7 @@ fn prompt_of(arguments: Option<&RawValue>) -> String {
     given.map_or_else(String::new, |PromptArgument { prompt }| prompt)
 }
 
-/// `params` is JSON, and stays as it is.
+/// A request of our own to the child; `params` is JSON, and is sent unchanged.
 fn own_request(id: &RequestId, method: &str, params: &str) -> Effect {
     let id = splice::to_json(id);
     let request =

@@ -43,7 +43,7 @@ pub use effect::{
 pub use note::{CallOutcome, Note};
 pub use splice::replace as replace_part;
 
-/// The prefix of the IDs of our own requests to the child, which a client's may not have.
+/// The prefix of the IDs of our own requests to the child. No ID of the client may begin with it.
 const OWN_ID: &str = "codex-mcp:";
 
 /// The most threads that are remembered as out of step.
@@ -73,13 +73,13 @@ enum Handshake {
 /// The list of tools that the client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolList {
-    /// None, or the child's own list.
+    /// The client has no list, or the child's own list.
     Actual,
-    /// The assumed list, from before the child has answered.
+    /// The client has the assumed list, which it got before the child had answered.
     Assumed,
 }
 
-/// Whether the client waits for the answer of one of our tools.
+/// Whether the client waits for the answer to a call of one of our tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnCall {
     Wanted,
@@ -105,20 +105,20 @@ struct CancelledParams {
 struct PendingRequest {
     method: String,
     deadline: Instant,
-    /// The ping that follows it.
+    /// The ID of the ping that follows the request.
     ping: Option<RequestId>,
 }
 
 /// A question of the child that was passed to the client.
 #[derive(Debug)]
 struct PendingQuestion {
-    /// The call that waits for it.
+    /// The ID of the call that waits for the question's answer.
     call: Option<RequestId>,
     deadline: Instant,
     params: Value,
 }
 
-/// The router.
+/// The router, a state machine without I/O: it takes messages and the time, and returns effects.
 #[derive(Debug)]
 pub struct Router {
     config: RouterConfig,
@@ -130,18 +130,19 @@ pub struct Router {
     calls: Calls,
     /// Open requests to the child that are not calls.
     requests: HashMap<RequestId, PendingRequest>,
-    /// The running calls of our own tools. A cancelled call keeps its ID until its tool has ended: a new
-    /// call with the ID would get its answer.
+    /// The running calls of our own tools. A cancelled call keeps its ID until its tool has ended:
+    /// a new call with that ID would get the old call's answer.
     own: HashMap<RequestId, OwnCall>,
-    /// Our pings, and the request of the client that each follows: the child answers in order, so a
-    /// request that has no answer before its ping gets none.
+    /// Our pings, each with the client's request that it follows. The child answers in order, so a
+    /// request that has no answer when its ping is answered gets none.
     pings: HashMap<RequestId, RequestId>,
     questions: HashMap<RequestId, PendingQuestion>,
     deadlines: Deadlines,
     summaries: Summaries,
-    /// Threads in which the child would answer each prompt with the result of the one before.
+    /// The threads in which the child would answer each prompt with the result of the previous
+    /// prompt.
     out_of_step: BTreeSet<String>,
-    /// The notes since they were taken last.
+    /// The notes that have not been taken yet.
     notes: Vec<Note>,
     next_own: u64,
     from_client: u64,
@@ -193,14 +194,14 @@ impl Router {
         }
     }
 
-    /// Takes the notes since the last call of this. The note of a forwarded call comes before its
-    /// effects are performed.
+    /// Takes the notes since the previous call. The note of a forwarded call has to be recorded
+    /// before the effects of the call are performed.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Ends the call of one of our tools, whose answer is about to be sent; `false` if the client
-    /// has cancelled it.
+    /// Ends a call of one of our tools, whose answer is about to be sent. Returns `false` if the
+    /// client has cancelled the call.
     pub fn finish_own_call(&mut self, id: &RequestId) -> bool {
         self.own.remove(id) == Some(OwnCall::Wanted)
     }
@@ -211,7 +212,7 @@ impl Router {
         self.own.get(id) == Some(&OwnCall::Wanted)
     }
 
-    /// The number of calls of our own tools that run.
+    /// The number of running calls of our own tools.
     #[must_use]
     pub fn open_own_calls(&self) -> usize {
         self.own.len()
@@ -223,7 +224,7 @@ impl Router {
         self.deadlines.next()
     }
 
-    /// Handles the deadlines that have passed.
+    /// Handles the deadlines that have passed at `now`.
     pub fn tick(&mut self, now: Instant) -> Vec<Effect> {
         let why = match self.child {
             Child::Starting => Failure::NotStarted,
@@ -302,7 +303,7 @@ impl Router {
         });
     }
 
-    /// The form of a refusal that the child reads.
+    /// The form in which the installed child reads a refusal.
     fn refusal(&self) -> LegacyRefusal {
         match &self.child {
             Child::Ready { version } => LegacyRefusal::of(version.as_deref()),

@@ -1,4 +1,4 @@
-//! The notes of the router, for the recorder.
+//! The notes that the router leaves for the recorder.
 
 use codex_protocol::rpc::RequestId;
 
@@ -16,7 +16,7 @@ pub enum Note {
         /// The prompt.
         prompt: String,
     },
-    /// The thread that a call has begun is known.
+    /// The thread that a call has begun has become known.
     ThreadStarted {
         /// The id of the call.
         call: RequestId,

@@ -2,14 +2,14 @@
 
 use common::text::BoundedText;
 
-/// The longest text that is kept of a call, in bytes, to return when the call times out.
+/// The longest text of a call that is kept, in bytes. It is returned if the call times out.
 const PARTIAL_LIMIT: usize = 1024 * 1024;
 
 /// The text that Codex has written in a call so far.
 #[derive(Debug, Default)]
 pub(super) struct PartialText {
     messages: BoundedText,
-    /// The message being written, and its item.
+    /// The ID of the item that is being written, and its text so far.
     writing: Option<(String, BoundedText)>,
 }
 

@@ -36,7 +36,7 @@ pub fn replace(message: &[u8], part: &str, with: &str) -> Option<Vec<u8>> {
     Some([before, with.as_bytes(), after].concat())
 }
 
-/// The message under another id.
+/// The message with its ID replaced by `id`.
 pub(super) fn with_id(message: &[u8], id: &RequestId) -> Option<Vec<u8>> {
     let WithId { id: before } = serde_json::from_slice(message).ok()?;
     replace(message, before.get(), &to_json(id))
@@ -77,7 +77,7 @@ pub(super) fn with_tools(
     replace(message, before.get(), &longer)
 }
 
-/// Whether the client has dismissed a question without a choice: headless clients do so at once,
+/// Whether the client has dismissed a question without a choice. Headless clients do so at once,
 /// and do not mean to end the turn.
 pub(super) fn is_dismissal(result: &RawValue) -> bool {
     #[derive(Deserialize)]
@@ -89,8 +89,8 @@ pub(super) fn is_dismissal(result: &RawValue) -> bool {
     reply.is_some_and(|reply| reply.action == "cancel" && reply.decision.is_none())
 }
 
-/// Adds the decision that the child reads to the client's answer, if it has none: the child takes
-/// the standard's `{"action":"accept"}` for a refusal.
+/// Adds the decision that the child reads to the client's answer if the answer has none: the child
+/// would take the standard `{"action":"accept"}` for a refusal.
 pub(super) fn with_decision(
     message: &[u8],
     result: &RawValue,

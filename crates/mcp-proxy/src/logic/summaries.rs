@@ -19,7 +19,7 @@ use super::{Child, Effect, Note, Router, Service};
 /// The most threads that are remembered to be asked.
 const MAX_THREADS: usize = 10_000;
 
-/// The threads that can be asked for a summary, and those that were.
+/// The threads that can be asked for a summary, and those that have been asked.
 #[derive(Debug, Default)]
 pub(super) struct Summaries {
     /// Threads in which a turn was completed.
@@ -58,8 +58,8 @@ impl Summaries {
 }
 
 impl Router {
-    /// Asks each thread in which a turn was completed for a summary, by this prompt. To be called
-    /// once the program ends; each summary is reported as [`Note::SummaryReceived`].
+    /// Asks each thread in which a turn was completed for a summary, with this prompt. Call it once
+    /// the program is ending; each summary is reported as [`Note::SummaryReceived`].
     pub fn request_summaries(&mut self, prompt: &str, now: Instant) -> Vec<Effect> {
         if matches!(self.child, Child::Gone(_)) {
             return Vec::new();
@@ -76,7 +76,8 @@ impl Router {
         self.summaries.queued.len() + self.summaries.pending.len()
     }
 
-    /// Asks the threads whose turns are over: a prompt would join a turn that is being ended.
+    /// Asks the threads whose turns are over. In another thread, the prompt would join the turn
+    /// that is being ended.
     pub(super) fn request_idle_summaries(&mut self, now: Instant) -> Vec<Effect> {
         if self.service == Service::Open || self.summaries.queued.is_empty() {
             return Vec::new();
@@ -122,7 +123,7 @@ impl Router {
     }
 }
 
-/// The answer to a call, as far as it is needed.
+/// The parts of the answer to a call from which the final message is taken.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallResult {

@@ -47,8 +47,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The number of answers to each request of the client, and of those to a cancelled request at its
-/// cancellation.
+/// For each request of the client, the number of its answers; for a cancelled request, also the
+/// number at its cancellation.
 #[derive(Default)]
 struct Ledger {
     answers: HashMap<i64, u32>,

@@ -22,7 +22,8 @@ fn timed_out_call_returns_the_partial_text() {
             _ => None,
         })
         .collect();
-    // The refusal of the question, whose deadline is earlier, and the end of the call.
+    // The refusal of the question, which has the earlier deadline, comes first, and then the end of
+    // the call.
     assert_eq!(methods, [Value::Null, "notifications/cancelled".into()]);
     let Some(Effect::Answer {
         answer: Answer::Failed { call, why },
@@ -47,7 +48,7 @@ fn late_messages_of_an_ended_call_go_to_the_next_call_of_its_thread() {
             harness.later(LIMITS.call);
         }
         harness.reply(6, "t");
-        // The end of the old turn is not that of the new call.
+        // The end of the old turn does not end the new call.
         let aborted = event(5, "t", &json!({"type": "turn_aborted"}));
         assert_eq!(harness.child(&aborted), [to_client(&aborted)]);
         let message_event = json!({"type": "agent_message", "message": "m"});
@@ -201,10 +202,10 @@ fn child_that_does_not_read_gets_no_more_work() {
     let status = json!({ "name": "codex_status" });
     let effects = harness.client(&request(8, "tools/call", &status));
     assert!(matches!(effects.as_slice(), [Effect::CallOwnTool { .. }]));
-    // The call is over nevertheless.
+    // The call is over all the same.
     assert_eq!(harness.client(&cancelled(5)), [to_child(&cancelled(5))]);
     assert_eq!(harness.router.counts().in_flight, 0);
-    // The child gets neither this cancellation again nor any other message.
+    // From here on, the child gets no message: neither this cancellation again nor any other.
     let notification = json!({ "jsonrpc": "2.0", "method": "notifications/made_up" });
     for message in [cancelled(5), notification, answered(88, "t")] {
         assert_eq!(harness.client(&message), []);

@@ -1,5 +1,5 @@
-//! Runs the router against a simulated thread that behaves like the real child: each call gets the
-//! answer of its own turn, or none.
+//! Runs the router against a simulated thread that behaves like the real child, and checks that
+//! each call gets the answer of its own turn or none.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -115,7 +115,8 @@ impl World {
         }
     }
 
-    /// The child reads a message. It knows a call from the beginning of its turn.
+    /// Handles a message to the child. The child knows a call from the beginning of the call's
+    /// turn.
     fn receive(&mut self, message: &Value) {
         if message["method"] == "tools/call" {
             let id = message["id"].as_i64().unwrap();

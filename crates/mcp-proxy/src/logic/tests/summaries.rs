@@ -9,7 +9,7 @@ fn initialized() -> Harness {
 }
 
 impl Harness {
-    /// A thread in which a turn has been done.
+    /// A harness with a thread in which a turn was completed.
     fn with_thread(&mut self, call: i64, thread: &str) {
         self.call(call);
         self.child(&answered(call, thread));

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Makes calls 5 and 6 in a thread. Before call 6, the child sends the events `begin`, and
-/// `to_first` is done to call 5.
+/// Makes calls 5 and 6 in a thread. Before call 6, the child sends the events `begin`, and the
+/// operations `to_first` are applied to call 5.
 fn two_calls(begin: &[Value], to_first: &[&str]) -> Harness {
     let mut harness = Harness::initialized("0.153.4", &no_capabilities());
     harness.reply(5, "t");
@@ -26,7 +26,7 @@ fn turn_event(kind: &str, under: i64) -> Value {
     event(under, "t", &json!({ "type": kind }))
 }
 
-/// Effects in a few words.
+/// The effects in a few words, to compare.
 fn in_short(effects: &[Effect]) -> String {
     let one = |effect: &Effect| match effect {
         Effect::ToClient(bytes) => {
