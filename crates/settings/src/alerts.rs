@@ -1,5 +1,5 @@
-//! The settings of alerts: who is notified of sessions, of what, and after which silence. Only the
-//! user can set them, as a notifier can name a program.
+//! The settings of alerts: who is notified of sessions, of which events, and after what time
+//! without progress. Only the user can set them, as a notifier can name a program.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::source::{Setting, Source, Warning};
 /// The default of `stall_timeout_secs`.
 const DEFAULT_STALL: Duration = Duration::from_secs(300);
 
-/// The default of `notify_on`: what may need a person.
+/// The default of `notify_on`: the events that may need a person.
 const DEFAULT_ALERTS: [AlertKind; 2] = [AlertKind::Asks, AlertKind::Stalls];
 
 /// The settings of alerts.
 #[derive(Debug)]
 pub struct AlertSettings {
-    /// Who is notified of sessions.
+    /// The notifiers that are told of sessions.
     pub notify: Option<Setting<Vec<Notifier>>>,
-    /// Of what they are notified.
+    /// The events of which they are told.
     pub notify_on: Setting<Vec<AlertKind>>,
-    /// After which silence a turn or job counts as stalled.
+    /// The time without events after which a turn or job counts as stalled.
     pub stall_timeout: Setting<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! The settings that bound a client. Only the user can set them: a repository or a client could
-//! widen them.
+//! The settings that bound clients. Only the user can set them, as a repository or a client could
+//! otherwise widen the bounds.
 
 use std::path::{Path, PathBuf};
 
@@ -28,14 +28,14 @@ pub(super) const ALLOW_DIRS: Key = Key {
     variable: "CODEX_MCP_ALLOW_DIRS",
 };
 
-/// The settings that bound a client.
+/// The settings that bound clients.
 #[derive(Debug)]
 pub struct BoundSettings {
-    /// The widest sandbox.
+    /// The widest sandbox that a client may have.
     pub max_sandbox: Option<Setting<SandboxMode>>,
     /// Whether criteria and notifiers may name programs.
     pub allow_commands: Setting<bool>,
-    /// The directories that work may be done in; absolute.
+    /// The absolute paths of the directories in which work may be done.
     pub allow_dirs: Option<Setting<Vec<PathBuf>>>,
 }
 

@@ -1,13 +1,13 @@
 //! The operator's bounds on the requests of clients.
 //!
-//! They come from the user's own configuration, from variables and from flags, never from
-//! a repository or a call. Where there is a bound, a call's `config` may only hold keys
-//! that are known to be harmless: any other could name a program or a wider sandbox.
+//! The bounds come from the user's own configuration, from variables and from flags, never from a
+//! repository or a call. Where there is a bound, a call's `config` may hold only keys that are
+//! known to be harmless: any other key could name a program or a wider sandbox.
 //!
 //! - `calls`: the directory, the sandbox and the overrides of a call.
 //! - `runs`: the repository, the criteria and the notifiers of a run.
 //! - `sandbox`: the sandbox and its network, for both.
-//! - `permissions`: the sandbox mode around a profile of permissions.
+//! - `permissions`: the sandbox mode that corresponds to a profile of permissions.
 //! - `error`: the refusals.
 
 mod calls;
@@ -39,7 +39,7 @@ pub enum Commands {
     Refused,
 }
 
-/// A setting that bounds, and its source.
+/// A setting that acts as a bound, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// Its key.
@@ -54,28 +54,29 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The sources of the bounds.
+/// The source of each bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// Of `max_sandbox`.
+    /// The source of `max_sandbox`.
     pub max_sandbox: Source,
-    /// Of `allow_commands`.
+    /// The source of `allow_commands`.
     pub commands: Source,
-    /// Of `allow_dirs`.
+    /// The source of `allow_dirs`.
     pub directories: Source,
 }
 
 /// The limits on the requests of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The directory that relative working directories start from; ours if it is empty.
+    /// The directory at which relative working directories start; if it is empty, the working
+    /// directory of this process.
     pub base: PathBuf,
     /// The widest sandbox.
     pub max_sandbox: Option<SandboxMode>,
     /// Whether criteria and notifiers may name programs.
     pub commands: Commands,
-    /// The directories that work may be done in, with all below them; absolute and resolved, so
-    /// that a link cannot redirect them later.
+    /// The directories in which, and below which, work may be done. Their paths are absolute and
+    /// resolved, so that a link cannot redirect them later.
     pub directories: Option<Vec<PathBuf>>,
     /// The approval policy of the user's own settings, which takes precedence over Codex's
     /// configuration.
@@ -87,17 +88,17 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// A working directory without links, if work may be done there.
+    /// Resolves the links in a working directory, and checks that work may be done there.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds::Directory`].
+    /// [`OutOfBounds::Directory`] if it may not.
     pub fn directory(&self, directory: &Path) -> Result<PathBuf, OutOfBounds> {
         let resolved = directory::resolved(directory);
         let Some(allowed) = &self.directories else {
             return Ok(resolved);
         };
-        // Paths that do not exist here are not resolved, and may lead upwards.
+        // A path that does not exist here is not resolved, and may lead upwards.
         let leads_up = resolved
             .components()
             .any(|part| part == Component::ParentDir);
@@ -111,11 +112,11 @@ impl Bounds {
         }
     }
 
-    /// Checks that work may be done in a thread whose directory is not known.
+    /// Checks that work may be done in a thread whose directory is unknown.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds::UnknownDirectory`].
+    /// [`OutOfBounds::UnknownDirectory`] if directories are bounded.
     pub fn check_unknown_directory(&self) -> Result<(), OutOfBounds> {
         match self.directories {
             Some(_) => Err(OutOfBounds::UnknownDirectory(self.directories_bound())),
@@ -123,14 +124,14 @@ impl Bounds {
         }
     }
 
-    /// Whether there is a bound.
+    /// Whether any bound is set.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !self.in_force().is_empty()
     }
 
-    /// The bound that keeps commands in the sandbox whatever the client answers, if there is
-    /// one.
+    /// The bound, if there is one, that keeps commands in the sandbox whatever the client answers
+    /// to Codex's questions.
     #[must_use]
     pub fn sandbox_escape_bound(&self) -> Option<Bound> {
         let most = self.max_sandbox?;
@@ -152,7 +153,7 @@ impl Bounds {
         .collect()
     }
 
-    /// The bound that allows nothing but `read-only`, if there is one.
+    /// The bound that allows only the sandbox `read-only`, if there is one.
     #[must_use]
     pub fn read_only_bound(&self) -> Option<Bound> {
         let is_narrowest = self.max_sandbox == Some(SandboxMode::ReadOnly);
@@ -181,22 +182,22 @@ impl Bounds {
     }
 }
 
-/// The bounds of a process that outlives changes of its configuration.
+/// The bounds of a long-running process, whose configuration may change meanwhile.
 #[derive(Clone)]
 pub struct CurrentBounds(Arc<dyn Fn() -> Result<Bounds, ConfigError> + Send + Sync>);
 
 impl CurrentBounds {
-    /// Bounds that are read anew each time they are asked for.
+    /// Bounds that are read again with `read` each time they are needed.
     #[must_use]
     pub fn read_by(read: impl Fn() -> Result<Bounds, ConfigError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// The bounds as they are now. Costs some reads of small files.
+    /// The current bounds. Reads a few small files each time.
     ///
     /// # Errors
     ///
-    /// When the configuration cannot be read.
+    /// [`ConfigError`] if the configuration cannot be read.
     pub fn now(&self) -> Result<Bounds, ConfigError> {
         (self.0)()
     }

@@ -31,9 +31,9 @@ use crate::variables;
 /// The settings, each from the source that takes precedence.
 #[derive(Debug)]
 pub struct Config {
-    /// The Codex program; the first on PATH unless set.
+    /// The Codex program; if unset, the first on PATH.
     pub codex_bin: Option<Setting<PathBuf>>,
-    /// How long a call may take.
+    /// The longest time for a call.
     pub request_timeout: Setting<Duration>,
     /// The name of the server among the agents of its team.
     pub identity: Setting<AgentName>,
@@ -41,7 +41,7 @@ pub struct Config {
     pub team: Option<Setting<TeamName>>,
     /// The role whose preset is used.
     pub role: Option<Setting<RoleName>>,
-    /// The settings that threads begin with, unless a call sets others.
+    /// The settings of new threads, unless a call sets others.
     pub threads: ThreadDefaults,
     /// Whether Codex's threads get the mail tools.
     pub team_tools: Setting<bool>,
@@ -49,7 +49,7 @@ pub struct Config {
     pub summaries: Setting<bool>,
     /// Whether clients are served by the host process that they share.
     pub host: Setting<bool>,
-    /// Where the host process serves HTTP, if it does.
+    /// The address at which the host process serves HTTP; `None` if it serves none.
     pub http: Option<Setting<ListenAddress>>,
     /// How the registry of threads is written (`registry_journal`).
     pub registry_mode: Setting<Mode>,
@@ -59,15 +59,16 @@ pub struct Config {
     pub bounds: BoundSettings,
     /// The store of jobs, and the worker.
     pub jobs: JobSettings,
-    /// Who is notified that a session needs a person, and after which silence.
+    /// The notifiers, the events of which they are told, and the time after which a turn or job
+    /// counts as stalled.
     pub alerts: AlertSettings,
-    /// How much is kept on the disk.
+    /// The bounds on what is kept on the disk.
     pub retention: RetentionSettings,
     /// Codex's home directory: `CODEX_HOME`, else `~/.codex`.
     pub codex_home: PathBuf,
-    /// The directory that has the teams and the user's file: `ATM_HOME`, else HOME.
+    /// The directory with the teams and the user's file: `ATM_HOME`, else HOME.
     pub atm_home: PathBuf,
-    /// The directory that the settings apply to: relative paths start there, and the file of its
+    /// The directory to which the settings apply: relative paths start there, and the file of its
     /// repository was read.
     pub directory: PathBuf,
     /// The author of the setting of the identity.
@@ -76,12 +77,12 @@ pub struct Config {
     pub warnings: Vec<Warning>,
 }
 
-/// Loads the settings for the working directory: those of the command line are given, the
-/// others are looked up.
+/// Loads the settings for the working directory. `flags` are those of the command line; the other
+/// settings are looked up in variables and files.
 ///
 /// # Errors
 ///
-/// As [`load_in`].
+/// See [`load_in`].
 pub fn load(flags: Flags) -> Result<Config, ConfigError> {
     load_in(&env::current_dir().unwrap_or_default(), flags)
 }
@@ -159,8 +160,8 @@ impl Lookup<'_> {
         })
     }
 
-    /// The files that exist, in their order of precedence, and the narrowing by the file of an
-    /// untrusted repository.
+    /// The files that exist, in their order of precedence, and the narrowing settings of an
+    /// untrusted repository's file.
     fn files(
         &self,
         codex_home: &Path,

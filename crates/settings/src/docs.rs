@@ -246,7 +246,7 @@ fn settings() -> String {
     table(head, rows)
 }
 
-/// The home directory of [`defaults`], for which the table has `~`.
+/// The home directory for which [`defaults`] computes the values; the table shows it as `~`.
 const HOME: &str = "/home/me";
 
 /// The default values of the settings.
@@ -255,7 +255,7 @@ fn defaults() -> Value {
     let here: &Path = directory.path();
     let variables = |name: &str| match name {
         "HOME" => Some(OsString::from(HOME)),
-        // No settings of whoever runs the test.
+        // The settings of the user who runs the test must not count.
         "ATM_HOME" => Some(here.into()),
         _ => None,
     };
@@ -274,7 +274,7 @@ fn default(key: &str, defaults: &Value) -> String {
     }
 }
 
-/// When a repository's file may set a key.
+/// The condition under which a repository's file may set a key.
 fn by_a_repository(key: &str) -> String {
     if NEVER.contains(&key) {
         return "never".to_owned();
@@ -307,7 +307,8 @@ fn every_meaning_is_that_of_a_key() {
 fn every_variable_of_a_setting_is_in_the_table() {
     let table = settings();
     for name in crate::variables::KNOWN {
-        // The filter of the log, the framing, our marks of processes and secrets are not.
+        // The variables of these names are left out: the log's filter, the framing, our marks of
+        // processes, and secrets.
         if ![
             "ATTACH_TOKEN",
             "LOG",

@@ -1,10 +1,10 @@
-//! Decides whether a configured default may apply to a call.
+//! Decides whether a default from our configuration may apply to a call.
 
 use codex_engine::command::Settings;
 use serde_json::{Map, Value};
 
-/// The settings that a call gives in other ways than by their own parameters. A default of ours
-/// would take precedence over them in Codex.
+/// The parts of a call, other than the parameters themselves, that can give its settings. A default
+/// of ours would take precedence over them in Codex.
 #[derive(Debug, Clone, Copy)]
 pub struct ExplicitSettings<'a> {
     /// Whether the call names a profile of Codex's.
@@ -23,8 +23,7 @@ impl<'a> ExplicitSettings<'a> {
         }
     }
 
-    /// A default of ours, unless the call names a profile or sets this key of Codex's
-    /// configuration.
+    /// Our default, unless the call names a profile or sets `key` of Codex's configuration.
     #[must_use]
     pub fn default_unless_set<T: Clone>(&self, key: &str, default: &Option<T>) -> Option<T> {
         let is_set = self.has_profile || self.config.contains_key(key);

@@ -30,7 +30,7 @@ pub(super) const CORE: &str = "core";
 /// The limit of the user's file, in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-/// The owner of a file.
+/// The party to which a file belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Repository,
@@ -44,11 +44,11 @@ pub(super) struct File {
     pub(super) scope: Scope,
     pub(super) core: Core,
     pub(super) section: Section,
-    /// The settings of the section that a role can set too.
+    /// The settings of our section that a role can set too.
     pub(super) preset: Preset,
 }
 
-/// The settings of `[core]` that are used here.
+/// The settings of `[core]` that this program uses.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Core {
     pub(super) identity: Option<AgentName>,
@@ -78,8 +78,8 @@ pub(super) struct Section {
     pub(super) allow_commands: Option<bool>,
     pub(super) allow_dirs: Option<Vec<PathBuf>>,
     pub(super) jobs_of_others: Option<OthersJobs>,
-    /// Parsed when it is looked up: a message about the file would quote the secret address of a
-    /// webhook.
+    /// Parsed only when it is looked up: an error about the file would quote the address of a
+    /// webhook, which is secret.
     pub(super) notify: Option<Vec<String>>,
     pub(super) notify_on: Option<Vec<AlertKind>>,
     pub(super) stall_timeout_secs: Option<SetDuration>,
@@ -90,7 +90,7 @@ pub(super) struct Section {
     pub(super) roles: BTreeMap<RoleName, Preset>,
 }
 
-/// The settings that threads begin with, unless a call sets others.
+/// The settings of new threads, unless a call sets others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Preset {
@@ -144,8 +144,8 @@ pub(super) const PRESET_KEYS: [&str; 6] = [
     "extra_instructions_file",
 ];
 
-/// The least similarity of a table's name to ours for a warning, from 0 to 1: other programs
-/// have tables too.
+/// The least similarity, from 0 to 1, of a table's name to ours for a warning. It is high because
+/// other programs have tables too.
 const TABLES_ALIKE: f64 = 0.8;
 
 /// The limit of an unknown name in a warning, in bytes.
@@ -183,11 +183,11 @@ impl File {
         }
     }
 
-    /// Parses the text of a file. Unknown keys of our section become warnings.
+    /// Parses the text of a file. An unknown key of our section becomes a warning.
     ///
     /// # Errors
     ///
-    /// When the text is malformed.
+    /// [`ConfigError`] if the text is malformed.
     pub(super) fn parse(
         path: &Path,
         text: &str,
@@ -213,8 +213,8 @@ impl File {
         })
     }
 
-    /// Resolves a program's path in the file: a relative path with directories starts at the
-    /// file's directory, a bare name stays.
+    /// Resolves the path of a program that the file names: a relative path with directories starts
+    /// at the file's directory, and a bare name is kept.
     pub(super) fn beside(&self, path: &Path) -> PathBuf {
         match self.path.parent() {
             Some(directory) if path.is_relative() && path.components().count() > 1 => {
@@ -276,7 +276,7 @@ fn warn_of_dropped_policies(path: &Path, section: &toml::Table, warnings: &mut V
     }
 }
 
-/// Our name of a run's criterion that earlier programs had under this key.
+/// The setting of a run that replaces a key of earlier programs; `None` for any other key.
 fn of_a_run(key: &str) -> Option<&'static str> {
     let key = key.trim_start_matches(':').trim_end_matches('?');
     match key.replace('-', "_").as_str() {
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A value of the wrong type is refused for each listed key, which shows that it is parsed.
+    /// Each listed key is parsed: a value of the wrong type is refused.
     #[test]
     fn every_listed_key_is_parsed() {
         for key in SECTION_KEYS.into_iter().chain(PRESET_KEYS) {

@@ -1,5 +1,5 @@
-//! The settings of jobs: their store and their worker. Only the user can set them, as a
-//! repository could send the user's jobs to a stranger.
+//! The settings of jobs: their store and their worker. Only the user can set them, as a repository
+//! could otherwise send the user's jobs to a stranger.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -20,17 +20,18 @@ use crate::store_location::Location;
 /// The range of `worker_idle_secs`: up to 30 days.
 const IDLE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 86_400);
 
-/// The sandbox of a job where neither the job nor any configuration sets one: that of
-/// `codex exec --full-auto`.
+/// The sandbox of a job if neither the job nor any configuration sets one: the sandbox of `codex
+/// exec --full-auto`.
 pub const DEFAULT_SANDBOX: SandboxMode = SandboxMode::WorkspaceWrite;
 
-/// How many jobs a worker runs at once unless set.
+/// The default number of jobs that a worker runs at once.
 pub const CONCURRENCY: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-/// How long a worker that was started on demand stays without work, unless set.
+/// The default time for which a worker that was started on demand stays without work.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// The limit of `worker_concurrency`: each job has its own processes.
+/// The greatest value of `worker_concurrency`. It is bounded because each job has its own
+/// processes.
 const MOST_AT_ONCE: u32 = 1000;
 
 pub(super) const STORE: Key = Key {
@@ -44,11 +45,11 @@ pub(super) const STORE: Key = Key {
 pub struct JobSettings {
     /// The location of the store: `$XDG_STATE_HOME/codex-mcp/jobs.db` unless set.
     pub store: Setting<Location>,
-    /// How many jobs a worker runs at once.
+    /// The number of jobs that a worker runs at once.
     pub concurrency: Setting<NonZeroU32>,
-    /// How long a worker that was started on demand stays without work.
+    /// The time for which a worker that was started on demand stays without work.
     pub idle: Setting<Duration>,
-    /// What this machine does with the jobs of others.
+    /// The rights of this machine over the jobs that others have submitted to a shared store.
     pub others: Setting<OthersJobs>,
     /// The state directory of this machine: `$XDG_STATE_HOME/codex-mcp`.
     pub state: PathBuf,
@@ -93,7 +94,8 @@ impl Lookup<'_> {
         })
     }
 
-    /// Resolves a relative path, which starts at this directory, and one that begins with `~`.
+    /// Resolves the path of a file: `~` at its beginning, and a relative path, which starts at
+    /// `directory`.
     fn resolved(&self, location: Location, directory: &Path) -> Location {
         match location {
             Location::Sqlite(path) => Location::Sqlite(match path.strip_prefix("~") {
@@ -104,7 +106,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// The state directory; where none is known, a relative path, which the store and the key of
+    /// The state directory. If none is known, it is a relative path, which the store and the key of
     /// this machine refuse.
     fn state_directory(&self) -> PathBuf {
         let known = state_directory(|name| self.variable(name));

@@ -1,4 +1,4 @@
-//! The keys that a flag or a variable can also set.
+//! The keys of settings that a flag or a variable can set too.
 
 /// A key, with its flag and its variable.
 #[derive(Clone, Copy)]
@@ -20,14 +20,14 @@ pub(super) const TIMEOUT: Key = Key {
     variable: "CODEX_MCP_REQUEST_TIMEOUT_SECS",
 };
 
-/// The variable is the `atm` program's.
+/// The variable belongs to the `atm` program.
 pub(super) const IDENTITY: Key = Key {
     name: "identity",
     flag: "--identity",
     variable: "ATM_IDENTITY",
 };
 
-/// The variable is the `atm` program's.
+/// The variable belongs to the `atm` program.
 pub(super) const TEAM: Key = Key {
     name: "team",
     flag: "--team",

@@ -1,4 +1,4 @@
-//! An address of this machine at which to listen.
+//! An address of this machine at which a server listens.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -22,7 +22,8 @@ pub(super) struct Lookup<'a> {
     pub(super) variables: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-/// Our own variables. No path is resolved by them.
+/// A lookup in the variables of this process. It must not be used to resolve paths, as it has no
+/// directory.
 fn of_process() -> Lookup<'static> {
     Lookup {
         here: Path::new(""),
@@ -30,10 +31,11 @@ fn of_process() -> Lookup<'static> {
     }
 }
 
-/// The home directory of a user who has none: as Debian names it, it does not exist.
+/// The home directory of a user who has none. Debian uses this name, and the directory does not
+/// exist.
 const NO_HOME: &str = "/nonexistent";
 
-/// The directory that has the teams and the records of servers: `ATM_HOME`, else HOME.
+/// The directory with the teams and the records of servers: `ATM_HOME`, else HOME.
 #[must_use]
 pub fn atm_home() -> PathBuf {
     of_process().atm_home()
@@ -65,13 +67,13 @@ impl Lookup<'_> {
         home.join(".config/atm/config.toml")
     }
 
-    /// The user's home directory; where none is known, one that does not exist.
+    /// The user's home directory; if none is known, a directory that does not exist.
     pub(super) fn home(&self) -> PathBuf {
         let home = home_directory(|name| self.variable(name));
         home.unwrap_or_else(|| PathBuf::from(NO_HOME))
     }
 
-    /// The home of teams; a relative path where it is not known.
+    /// The directory with the teams; an empty path if it is not known.
     pub(super) fn atm_home(&self) -> PathBuf {
         let home = self.variable("ATM_HOME").or_else(|| self.variable("HOME"));
         home.map(PathBuf::from).unwrap_or_default()
@@ -148,7 +150,7 @@ impl Lookup<'_> {
     }
 }
 
-/// An error of serde without the terms of Rust.
+/// The text of an error of serde, without the terms of Rust.
 fn in_plain_terms(error: &ValueError) -> String {
     error
         .to_string()
@@ -198,7 +200,7 @@ pub(super) fn within(
     }
 }
 
-/// The author of a setting.
+/// The author of a setting: the repository if its file has set it, else the user.
 pub(super) fn origin<T>(set: &Setting<T>, files: &[File]) -> Origin {
     let (Source::File(_, path) | Source::Role(_, path)) = &set.source else {
         return Origin::User;

@@ -6,7 +6,8 @@ use crate::error::ConfigError;
 use crate::file::{File, Scope};
 use crate::source::Warning;
 
-/// Parses the text of a file, as one of a repository and as the user's own. Returns the warnings.
+/// Parses the text of a file twice: as the file of a repository, and as the user's own. Returns the
+/// warnings.
 ///
 /// # Errors
 ///

@@ -1,12 +1,12 @@
-//! Approval policies by the names that users and clients give them.
+//! The names by which users and clients give approval policies.
 
 use codex_protocol::codex::ApprovalPolicy;
 use serde::{Deserialize, Deserializer};
 
-/// The policy that Codex no longer has.
+/// The name of the policy that Codex no longer has.
 pub(super) const DROPPED: &str = "on-failure";
 
-/// The warning for its users.
+/// The warning for users of the policy `on-failure`.
 pub const REPLACED: &str = "Codex no longer has the approval policy on-failure; on-request \
                                    is used instead";
 

@@ -1,4 +1,4 @@
-//! The presets of a role, and of the files for all roles.
+//! The settings of new threads in the files: those of a role, and those for all roles.
 
 use std::path::{Path, PathBuf};
 

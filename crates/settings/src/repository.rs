@@ -35,7 +35,7 @@ const LONGEST: u64 = 64 * 1024;
 /// The most warnings about unknown keys of an untrusted file.
 const UNKNOWN_TOLD: usize = 5;
 
-/// Keys that no repository sets, whether or not the user trusts it.
+/// Keys that have no effect in a repository's file, even if the user trusts the repository.
 pub(super) const NEVER: [&str; 16] = [
     "codex_bin",
     "http",
@@ -55,8 +55,8 @@ pub(super) const NEVER: [&str; 16] = [
     "max_log_bytes",
 ];
 
-/// Why a key of our section has no effect in the file of a repository, also where the user trusts
-/// the repository.
+/// The reason for which a key of our section has no effect in a repository's file, even if the user
+/// trusts the repository.
 #[must_use]
 pub fn key_without_effect(key: &str) -> Option<&'static str> {
     let is_known = SECTION_KEYS.contains(&key) || PRESET_KEYS.contains(&key);
@@ -79,12 +79,13 @@ pub(super) enum RepositoryFile {
 #[derive(Debug, Default)]
 pub(super) struct Narrowing {
     path: PathBuf,
-    /// The file as a whole.
+    /// The whole file, as it was parsed.
     document: toml::Table,
     sandbox: Option<SandboxMode>,
     approval_policy: Option<ApprovalPolicy>,
     left_out: Vec<&'static str>,
-    /// The changes that have ended the user's trust, if there was trust.
+    /// The changes to the repository that have ended the user's trust, if the user trusted it
+    /// before.
     changes: Option<TrustChanges>,
 }
 
@@ -123,7 +124,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Reads a file, if it exists and nobody else can have written it.
+/// Reads a file if it exists, and refuses one that somebody else can have written.
 fn read(path: &Path) -> Result<Option<String>, Warning> {
     let text = match untrusted_file::read_text(path, LONGEST, Links::Refused) {
         Ok(text) => text,
@@ -151,8 +152,8 @@ fn read(path: &Path) -> Result<Option<String>, Warning> {
     }
 }
 
-/// Whether the user, or the administrator, owns a file that nobody else can write. A
-/// group with the user's own number is the user's private group.
+/// Whether the user or the administrator owns a file, and nobody else can write it. A group whose
+/// number is that of the user counts as the user's private group.
 fn belongs_to_user(path: &Path) -> bool {
     let user = geteuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|about| {
@@ -162,7 +163,7 @@ fn belongs_to_user(path: &Path) -> bool {
     })
 }
 
-/// An untrusted file without the settings that it may not change.
+/// The parts of an untrusted file that may apply.
 fn narrowed(
     path: &Path,
     text: &str,
@@ -173,7 +174,7 @@ fn narrowed(
     let mut unknown = Vec::new();
     let mut file = match File::parse(path, text, Scope::Repository, &mut unknown) {
         Ok(file) => {
-            // A stranger has written the text, and the model sees the warnings too.
+            // A stranger may have written the file, and the model sees the warnings too.
             unknown.truncate(UNKNOWN_TOLD);
             warnings.append(&mut unknown);
             file
@@ -321,17 +322,17 @@ struct UserLimits {
 /// A setting of the user.
 #[derive(Debug)]
 enum UserValue<T> {
-    /// The user has not set it, so that only the narrowest value is allowed.
+    /// The user has not set it: only the narrowest value is allowed.
     Unset,
     Set(Setting<T>),
-    /// The user has set something else, such as a profile of permissions: no value is known to be
-    /// narrower.
+    /// The user has set something else, such as a profile of permissions, to which values cannot be
+    /// compared: none is allowed.
     Other,
 }
 
 impl Narrowing {
-    /// Lowers the settings of new threads, and returns a warning about ignored settings. `role`
-    /// is the one that a flag or a variable names.
+    /// Lowers the settings of new threads, and returns a warning about ignored settings. `role` is
+    /// the role that a flag or a variable names.
     pub(super) fn narrow(
         mut self,
         threads: &mut ThreadDefaults,
@@ -398,7 +399,7 @@ impl Narrowing {
         })
     }
 
-    /// A key, with its value in the file.
+    /// A key with its value in the file, for a warning.
     fn shown(&self, key: &str) -> String {
         let table = |path: &[&str]| {
             let mut table = Some(&self.document);
@@ -420,10 +421,10 @@ impl Narrowing {
 
 /// A value that may be narrowed.
 trait Narrowable: Copy + PartialEq {
-    /// The narrowest.
+    /// The narrowest value.
     const NARROWEST: Self;
 
-    /// Whether this allows nothing that `own` does not.
+    /// Whether `self` allows nothing that `own` does not allow.
     fn is_within(self, own: Self) -> bool;
 }
 
@@ -443,8 +444,8 @@ impl Narrowable for SandboxMode {
 impl Narrowable for ApprovalPolicy {
     const NARROWEST: Self = Self::Untrusted;
 
-    /// No other policy is within `never`: each asks for commands that leave the sandbox, and an
-    /// approval permits them.
+    /// Only `never` is within `never`: under every other policy, Codex asks for commands that leave
+    /// the sandbox, and an approval permits them.
     fn is_within(self, own: Self) -> bool {
         self == own || (self == Self::Untrusted && own != Self::Never)
     }
@@ -459,7 +460,7 @@ impl<T: Narrowable> UserValue<T> {
         }
     }
 
-    /// The setting that replaces one that is not allowed.
+    /// The setting that replaces one that is too wide.
     fn replacement(&self) -> Option<Setting<T>> {
         match self {
             Self::Unset => Some(Setting::new(T::NARROWEST, Source::Default)),
@@ -469,9 +470,9 @@ impl<T: Narrowable> UserValue<T> {
     }
 }
 
-/// The adjusted setting, and whether a value of the repository is ignored. The repository may
-/// set `wanted`, or its chosen role may have set a value wider than the user's own. A variable of
-/// the user takes precedence.
+/// The adjusted setting, and whether a value of the repository is ignored. `wanted` is the
+/// repository's own value; `set` may come from the role that the repository has chosen, and may
+/// then be wider than the user's own value. A variable or a flag of the user takes precedence.
 fn adjusted<T: Narrowable>(
     set: Option<Setting<T>>,
     wanted: Option<Setting<T>>,
@@ -497,8 +498,8 @@ fn adjusted<T: Narrowable>(
     (narrower.or(now), too_wide || !is_allowed)
 }
 
-/// The user's settings without the repository's: those of the user's file, else of Codex's
-/// configuration.
+/// The settings that the user has made without the repository: in the user's file, or else in
+/// Codex's configuration.
 fn allowed(
     files: &[File],
     role: Option<&Setting<RoleName>>,

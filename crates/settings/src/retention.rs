@@ -1,5 +1,5 @@
-//! The settings that bound what is kept on the disk. Only the user can set them: a repository could
-//! have the records of what was done removed.
+//! The settings that bound what is kept on the disk. Only the user can set them, as a repository
+//! could otherwise have the records of its own actions removed.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,20 +13,21 @@ use crate::source::{Setting, Source, Warning};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long an ended job is kept with its events, unless set.
+/// The default time for which an ended job is kept with its events.
 const JOBS: Duration = DAY.saturating_mul(90);
 
-/// How long the result of a task is kept, unless set.
+/// The default time for which the result of a task is kept.
 const TASKS: Duration = DAY;
 
-/// The sizes at which a file of the audit and a log are set aside, unless set.
+/// The default sizes, in bytes, at which a file of the audit or a log is set aside.
 const AUDIT_BYTES: u64 = 10 << 20;
 const LOG_BYTES: u64 = 1 << 20;
 
-/// From the time that a client needs to fetch a result to one that nobody outlives.
+/// The range of the times: from a minute, which a client may need to fetch a result, to 100 years.
 const TIMES: RangeInclusive<Duration> = Duration::from_secs(60)..=DAY.saturating_mul(36_500);
 
-/// From some lines, each of which has up to 8 KiB in the audit, to what an editor still opens.
+/// The range of the sizes, in bytes: from a few lines of the audit, each up to 8 KiB, to a file
+/// that an editor still opens.
 const SIZES: RangeInclusive<u64> = 16 << 10..=1 << 30;
 
 const KEEP_JOBS: &str = "keep_jobs_secs";
@@ -37,17 +38,19 @@ const MAX_LOG: &str = "max_log_bytes";
 /// The settings that bound what is kept on the disk.
 #[derive(Debug)]
 pub struct RetentionSettings {
-    /// How long an ended job is kept with its events.
+    /// The time for which an ended job is kept with its events.
     pub jobs: Setting<Duration>,
-    /// How long the result of a task is kept.
+    /// The time for which the result of a task is kept.
     pub tasks: Setting<Duration>,
-    /// The size at which the audit log of an identity is set aside; five older ones are kept.
+    /// The size in bytes at which the audit log of an identity is set aside. Five older files are
+    /// kept.
     pub audit_bytes: Setting<u64>,
-    /// The size at which the log of a host or a worker is set aside; one older one is kept.
+    /// The size in bytes at which the log of a host or a worker is set aside. One older file is
+    /// kept.
     pub log_bytes: Setting<u64>,
 }
 
-/// For a process that cannot read its settings.
+/// The defaults are for a process that cannot read its settings.
 impl Default for RetentionSettings {
     fn default() -> Self {
         Self {

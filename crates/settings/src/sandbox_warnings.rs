@@ -16,8 +16,8 @@ use crate::threads::ThreadDefaults;
 const OTHER_SANDBOX: &str = "It counts since you trust the repository. For another sandbox, set \
     CODEX_MCP_SANDBOX or name one in the call; `codex-mcp trust --revoke DIR` ends the trust.";
 
-/// Warns about a trusted repository's file that sets full access: the user may want it, but
-/// should know.
+/// Warns about a trusted repository's file that sets full access: the user may have intended it,
+/// but should know.
 pub(super) fn warn_about_repository_without_sandbox(
     threads: &ThreadDefaults,
     files: &[File],
@@ -43,8 +43,8 @@ pub(super) fn warn_about_repository_without_sandbox(
 }
 
 impl Lookup<'_> {
-    /// Warns about Codex's own file in the repository, which counts if the user trusts the
-    /// repository and nothing else names a sandbox.
+    /// Warns about Codex's own configuration file in the repository. The file counts if the user
+    /// trusts the repository and no other setting names a sandbox.
     pub(super) fn warn_about_codex_without_sandbox(
         &self,
         threads: &ThreadDefaults,

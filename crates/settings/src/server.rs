@@ -1,4 +1,4 @@
-//! The settings of the server itself: its Codex, its name and team, its time limit.
+//! The settings of the server itself, such as its Codex, its name, its team and its time limit.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// The range of `request_timeout_secs`: up to a day.
 pub const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
-/// The identity of a server unless set (FR-2.5).
+/// The default identity of a server (FR-2.5).
 pub const DEFAULT_IDENTITY: &str = "codex";
 
 impl Lookup<'_> {
@@ -107,7 +107,8 @@ impl Lookup<'_> {
         Ok(in_section_or_core(files, ours, of_core))
     }
 
-    /// Where the host process serves HTTP. A repository may not open a door to the machine.
+    /// The address at which the host process serves HTTP. It is never taken from a repository,
+    /// which must not open this machine to others.
     pub(super) fn http(
         &self,
         files: &[File],

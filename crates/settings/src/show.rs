@@ -103,12 +103,12 @@ pub fn as_json(config: &Config) -> Value {
     Value::Object(object)
 }
 
-/// Writes the settings as a table. At a terminal with so many `columns`, a source that has no room
-/// beside its value is below it.
+/// Writes the settings as a table. On a terminal that is `columns` wide, a source that does not fit
+/// next to its value is written below it.
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// The errors of the writer.
 pub fn as_text(config: &Config, columns: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     let rows: Vec<(&str, String, String)> = all(config)
         .into_iter()

@@ -19,7 +19,8 @@ pub enum Source {
     File(&'static str, PathBuf),
     /// Codex's own configuration.
     Codex,
-    /// A setting of the submitter of a job; the text says where the submitter has it from.
+    /// A setting of the submitter of a job. The text is the source of the submitter's setting, in
+    /// words.
     Submitter(String),
     /// The setting is unset.
     #[default]
@@ -65,7 +66,7 @@ impl<T> Setting<T> {
 /// The author of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The user; also for a default.
+    /// The user. A default counts as set by the user.
     User,
     /// A repository that the user trusts.
     Repository,

@@ -1,34 +1,35 @@
-//! The access to a job store: the key's directory, and the rights over the jobs of others.
+//! The access to a job store: the directory of the machine's key, and the rights over the jobs that
+//! others have submitted.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What this machine does with the jobs of others in a shared store. Each allows what the
-/// one before allows.
+/// The rights of this machine over the jobs that others have submitted to a shared store. Each
+/// variant includes the rights of the ones before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OthersJobs {
-    /// It only shows them.
+    /// It only shows their jobs.
     #[default]
     Leave,
-    /// It cancels and prunes them when asked to.
+    /// It cancels and prunes their jobs on request.
     Manage,
-    /// It runs them with its own settings, and submits them again when asked to.
+    /// It runs their jobs with its own settings, and submits them again on request.
     Run,
 }
 
 /// The access with which a store is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The state directory of this machine, which has its key.
+    /// The state directory of this machine, which contains its key.
     pub state: PathBuf,
-    /// What this machine does with the jobs of others.
+    /// The rights of this machine over the jobs that others have submitted.
     pub others: OthersJobs,
 }
 
 impl Access {
-    /// The access of a host with this state directory, which does not touch the jobs of others.
+    /// The access with this state directory and no rights over the jobs that others have submitted.
     #[must_use]
     pub fn of(state: impl Into<PathBuf>) -> Self {
         Self {

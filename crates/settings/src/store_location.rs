@@ -33,7 +33,7 @@ pub struct PostgresUrl {
 }
 
 impl PostgresUrl {
-    /// The options with which sqlx connects, but for the TLS files.
+    /// The options with which sqlx connects, without the TLS files.
     #[must_use]
     pub fn options(&self) -> &PgConnectOptions {
         &self.options
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for Location {
     }
 }
 
-/// The path, written so that it is no URL when it is parsed again.
+/// The path, written so that it is not taken for a URL when it is parsed again.
 fn plain(path: &str) -> PathBuf {
     match path.split_once("://") {
         Some((scheme, _)) if is_scheme(scheme) => Path::new(".").join(path),
@@ -159,8 +159,8 @@ fn names_several_hosts(url: &str) -> bool {
 }
 
 impl PostgresUrl {
-    /// A text that identifies the store, without passwords. Settings of the environment count
-    /// too.
+    /// A text that identifies the store, without its password. It includes what sqlx takes from the
+    /// environment.
     pub fn target(&self) -> String {
         let options = &self.options;
         format!(
@@ -175,11 +175,11 @@ impl PostgresUrl {
     }
 }
 
-/// A URL without its password, and without its parameters, which may have a password too.
+/// A URL without its password, and without its parameters, which may contain a password too.
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-    // A password may have a `?`, `#` or `/` that is not written as %XX: so only the name is shown
-    // of all that is before the last `@`.
+    // A password may contain a `?`, `#` or `/` that is not written as %XX. So of everything before
+    // the last `@`, only the user's name is shown.
     let (user, place) = match rest.rsplit_once('@') {
         Some((user, place)) => (user.split(':').next(), place),
         None => (None, rest),
@@ -201,8 +201,8 @@ impl Location {
         }
     }
 
-    /// The location with its password, as it can be parsed again. It is not for a command line,
-    /// which others can see.
+    /// The location with its password, in the form in which it can be parsed again. It must not be
+    /// put on a command line, which other users can see.
     #[must_use]
     pub fn with_secrets(&self) -> OsString {
         match self {

@@ -1,4 +1,4 @@
-//! The settings that threads begin with.
+//! The settings of new threads.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::policy::{PolicyName, REPLACED};
 use crate::presets::Presets;
 use crate::source::{Setting, Source, Warning};
 
-/// The settings that threads begin with, unless a call sets others. Those that are not set
-/// are left to Codex's own configuration.
+/// The settings of new threads, unless a call sets others. Settings that are `None` are left to
+/// Codex's own configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadDefaults {
     /// The model, as Codex names it.
@@ -88,7 +88,7 @@ impl Lookup<'_> {
         Ok(Some(Setting::new(value.today(), source)))
     }
 
-    /// A prompt file that a variable names, relative to the working directory.
+    /// A prompt file that a variable names. A relative path starts at the working directory.
     fn prompt_file(
         &self,
         key: &'static str,

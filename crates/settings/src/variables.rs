@@ -1,4 +1,4 @@
-//! Warns about variables that begin as ours do and that nothing reads.
+//! Warns about variables that have our prefix and that no part of the program reads.
 
 use std::ffi::OsString;
 
@@ -10,8 +10,8 @@ use crate::source::Warning;
 /// The prefix of our variables.
 const PREFIX: &str = "CODEX_MCP_";
 
-/// The rest of the names of the variables that are read, or that mark our processes and commands of
-/// Codex.
+/// The names, without the prefix, of the variables that are read, or that mark our own processes
+/// and Codex's commands.
 pub(super) const KNOWN: [&str; 25] = [
     "ALLOW_COMMANDS",
     "ALLOW_DIRS",
@@ -43,7 +43,7 @@ pub(super) const KNOWN: [&str; 25] = [
 /// The limit of a name in a warning, in bytes.
 const SHOWN: usize = 80;
 
-/// A warning for each of these variables that has our prefix and is unknown.
+/// Returns a warning for each variable that has our prefix and an unknown name.
 pub(super) fn unknown(names: impl Iterator<Item = OsString>) -> Vec<Warning> {
     let mut unknown: Vec<String> = names
         .filter_map(|name| Some(name.to_string_lossy().strip_prefix(PREFIX)?.to_owned()))
@@ -120,8 +120,8 @@ mod tests {
                 .any(|file| file.ends_with("codex-mcp/src/cli/serve/mod.rs"))
         );
         for file in files {
-            // This file has mistyped names; the others have names of tests, and a variable that the
-            // build script sets.
+            // This file is skipped because of its mistyped names. The other skipped files contain
+            // names for tests, and a variable that the build script sets.
             let others = [
                 "codex-mcp/src/installation/mod.rs",
                 "settings/src/variables.rs",

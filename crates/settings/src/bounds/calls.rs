@@ -12,7 +12,7 @@ use super::Bounds;
 use super::error::OutOfBounds;
 use super::sandbox::{NETWORK, WORKSPACE, sandbox_in, sandbox_mode};
 
-/// Keys of Codex's `config.toml` that a call may set where there is a bound: they choose the
+/// Keys of Codex's `config.toml` that a call may set even where there is a bound. They choose the
 /// model, its effort and its instructions.
 const HARMLESS: [&str; 20] = [
     "compact_prompt",
@@ -37,7 +37,7 @@ const HARMLESS: [&str; 20] = [
     "tool_output_token_limit",
 ];
 
-/// The keys of the writable sandbox that a call may set beside its network.
+/// The keys of the writable sandbox that a call may set in addition to its network.
 const ROOTS: &str = "writable_roots";
 const EXCLUSIONS: [&str; 2] = ["exclude_slash_tmp", "exclude_tmpdir_env_var"];
 
@@ -45,12 +45,12 @@ const EXCLUSIONS: [&str; 2] = ["exclude_slash_tmp", "exclude_tmpdir_env_var"];
 const APPROVAL_POLICY: &str = "approval_policy";
 
 impl Bounds {
-    /// Bounds the settings of a new thread in the directory `cwd`, or else ours. Afterwards they
-    /// name the resolved directory, and a sandbox where that is bounded.
+    /// Bounds the settings of a new thread, in its own directory or else in `base`. Afterwards, the
+    /// settings name the resolved directory and a sandbox if these are bounded.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`].
+    /// [`OutOfBounds`] if the settings exceed a bound.
     pub fn bound(&self, settings: &mut Settings) -> Result<(), OutOfBounds> {
         if !self.is_any() {
             return Ok(());
@@ -68,12 +68,12 @@ impl Bounds {
         Ok(())
     }
 
-    /// The settings of a call, with defaults that `under` adds. Settings of the call itself are
-    /// refused if they are out of bounds; the defaults are narrowed.
+    /// The settings of a call, with the defaults that `under` adds. The call's own settings are
+    /// refused if they are out of bounds; the defaults are narrowed instead.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`].
+    /// [`OutOfBounds`] if the call's own settings exceed a bound.
     pub fn bound_over(
         &self,
         given: Settings,
@@ -95,11 +95,11 @@ impl Bounds {
         }
     }
 
-    /// Narrows settings that include the defaults.
+    /// Narrows settings to which the defaults have been added.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`].
+    /// [`OutOfBounds`] if settings that cannot be narrowed exceed a bound.
     pub fn bound_laid(&self, mut settings: Settings) -> Result<Settings, OutOfBounds> {
         let sandbox = &mut settings.thread.sandbox;
         *sandbox = sandbox.map(|mode| self.narrowed(mode));
@@ -107,11 +107,12 @@ impl Bounds {
         Ok(settings)
     }
 
-    /// Bounds the settings with which a thread is resumed; `known` are its earlier settings.
+    /// Bounds the settings with which a thread is resumed; `known` are the thread's earlier
+    /// settings.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`].
+    /// [`OutOfBounds`] if the settings exceed a bound.
     pub fn bound_resumed(
         &self,
         settings: &mut Settings,
@@ -132,7 +133,8 @@ impl Bounds {
         settings.thread.cwd = cwd;
         settings.thread.sandbox = settings.thread.sandbox.or(before);
         self.bound(settings)?;
-        // Configured permissions apply to new threads; Codex gives this one its own.
+        // Permissions in the configuration apply only to new threads; Codex gives this thread its
+        // earlier ones.
         if let (None, None, Some(by)) =
             (known, settings.thread.sandbox, self.sandbox_escape_bound())
         {
@@ -144,11 +146,11 @@ impl Bounds {
         Ok(())
     }
 
-    /// Bounds the overrides of a prompt, which change its session from then on.
+    /// Bounds the overrides that come with a prompt, and that apply to its session from then on.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`].
+    /// [`OutOfBounds`] if the overrides exceed a bound.
     pub fn bound_overrides(&self, overrides: &mut Overrides) -> Result<(), OutOfBounds> {
         if let (Some(cwd), true) = (&overrides.cwd, self.directories.is_some()) {
             overrides.cwd = Some(self.directory(&self.base.join(cwd))?);
@@ -228,8 +230,8 @@ impl Bounds {
         Ok(())
     }
 
-    /// A policy other than the user's own lets Codex's commands do more without a
-    /// question, or leave the sandbox after one. `untrusted` does neither, unless the
+    /// Refuses a policy that is wider than the user's own: it would let Codex's commands do more
+    /// without a question, or leave the sandbox after one. `untrusted` is never wider, unless the
     /// user's policy is `never`.
     fn check_approval_policy(&self, value: &Value) -> Result<(), OutOfBounds> {
         let config = UserConfig::read(&self.codex_home).layers(None, None);

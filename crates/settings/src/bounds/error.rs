@@ -10,17 +10,17 @@ use super::Bound;
 /// A request that is out of bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfBounds {
-    /// A wider sandbox.
+    /// The requested sandbox is wider than the bound.
     #[error("the sandbox {} is wider than {}, the widest by {by}", word(*.asked), word(*.most))]
     Sandbox {
         /// The requested mode.
         asked: SandboxMode,
-        /// The widest.
+        /// The widest mode that is allowed.
         most: SandboxMode,
         /// The bound.
         by: Bound,
     },
-    /// Commands that leave the sandbox without anybody being asked.
+    /// Commands would leave the sandbox without a question to anybody.
     #[error("approve = \"always\" lets commands leave the sandbox, which {0} forbids")]
     ApproveAll(Bound),
     /// A profile of permissions that may allow more.
@@ -30,36 +30,37 @@ pub enum OutOfBounds {
          set sandbox_mode no wider, or name a sandbox in the call", word(*.most)
     )]
     Permissions {
-        /// The widest sandbox.
+        /// The widest sandbox that is allowed.
         most: SandboxMode,
         /// The bound.
         by: Bound,
     },
-    /// A thread from before, whose sandbox is unknown.
+    /// An earlier thread, whose sandbox is unknown.
     #[error(
         "the thread's sandbox is not known, and {0} bounds it; name a sandbox, or begin a new thread"
     )]
     UnknownSandbox(Bound),
-    /// A running job whose submitter has no such bound.
+    /// A running job whose submitter did not have this bound.
     #[error(
         "the job was not submitted under {0}, so under it nothing is approved there, and it is not \
          steered: do that where {0} is not set"
     )]
     RunningJob(Bound),
-    /// Another directory.
+    /// The requested directory is not among the allowed ones.
     #[error("{} is in none of the directories of {by}: {}", .directory.display(), list(.allowed))]
     Directory {
         /// The requested directory, without links.
         directory: PathBuf,
-        /// The allowed ones.
+        /// The allowed directories.
         allowed: Vec<PathBuf>,
         /// The bound.
         by: Bound,
     },
-    /// A thread from before, whose directory is unknown.
+    /// An earlier thread, whose directory is unknown.
     #[error("the thread's working directory is not known, and {0} bounds it")]
     UnknownDirectory(Bound),
-    /// The network, which the user's own configuration does not give.
+    /// The request would give commands the network, which the user's own configuration does not
+    /// give them.
     #[error(
         "{what} would give commands the network, which {} forbids: the user can set \
          sandbox_workspace_write.network_access in Codex's configuration",
@@ -76,20 +77,20 @@ pub enum OutOfBounds {
         "config may set approval_policy only to {} under {}", list_words(.allowed), settings(.by)
     )]
     ApprovalPolicy {
-        /// The policies that are not wider.
+        /// The policies that are allowed, as they are not wider than the user's.
         allowed: Vec<ApprovalPolicy>,
         /// The bounds, any of which forbids others.
         by: Vec<Bound>,
     },
-    /// A program.
+    /// The request names a program.
     #[error("{what} would run a program, which {by} forbids")]
     Command {
-        /// The criterion or notifier.
+        /// The criterion or notifier that names it.
         what: &'static str,
         /// The bound.
         by: Bound,
     },
-    /// A key that could lead around a bound.
+    /// A key of Codex's configuration with which a call could get around a bound.
     #[error("config may not set {key} under {}", settings(.by))]
     Config {
         /// The key of Codex's configuration.
@@ -97,7 +98,7 @@ pub enum OutOfBounds {
         /// The bounds, any of which forbids it.
         by: Vec<Bound>,
     },
-    /// A profile with permissions of its own.
+    /// A profile that sets permissions.
     #[error("the profile {name} sets permissions, which {by} forbids")]
     Profile {
         /// Its name.

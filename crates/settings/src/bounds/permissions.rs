@@ -1,14 +1,15 @@
-//! Determines how much a profile of permissions in Codex's configuration allows.
+//! Determines the sandbox mode that includes everything that a profile of permissions allows.
 
 use std::path::{Component, Path};
 
 use codex_protocol::codex::SandboxMode;
 use serde_json::{Map, Value};
 
-/// The names of the workspace's directories in profiles (0.130.0 and 0.153.4 to 0.169.0).
+/// The names that stand for the workspace's directories in profiles (0.130.0 and 0.153.4 to
+/// 0.169.0).
 const ROOTS: [&str; 2] = [":project_roots", ":workspace_roots"];
 
-/// Other directories that `workspace-write` can write.
+/// The names of the other directories to which `workspace-write` gives write access.
 const TEMPORARY: [&str; 2] = [":tmpdir", ":slash_tmp"];
 
 /// The narrowest mode that allows all that a profile allows; `None` if it cannot be determined.

@@ -11,13 +11,13 @@ use super::error::OutOfBounds;
 use super::{Bounds, Commands};
 
 impl Bounds {
-    /// The resolved directory of a run, if the run may work in its whole repository: Codex works
-    /// at the top. The worktree of a run lies in the state directory under a name that no client
-    /// chooses, and is allowed if the repository is.
+    /// The resolved directory of a run, if the run may work in its whole repository: Codex works at
+    /// the top of the repository. A run's worktree lies in the state directory under a name that no
+    /// client chooses; it is allowed if the repository is.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds::Directory`].
+    /// [`OutOfBounds::Directory`] if work may not be done in the whole repository.
     pub fn repository(&self, directory: &Path) -> Result<PathBuf, OutOfBounds> {
         let directory = self.directory(directory)?;
         if self.directories.is_some() {
@@ -26,11 +26,11 @@ impl Bounds {
         Ok(directory)
     }
 
-    /// Checks the parts of a run beside its thread: commands, and automatic approvals.
+    /// Checks the parts of a run other than its thread: its commands, and its automatic approvals.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`].
+    /// [`OutOfBounds`] if one of them exceeds a bound.
     pub fn check_run(
         &self,
         criteria: &Criteria,

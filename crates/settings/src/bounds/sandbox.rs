@@ -1,4 +1,4 @@
-//! The bound of the sandbox, and of its network.
+//! The bounds on the sandbox and its network.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use super::{Bound, Bounds, Sources};
 use crate::jobs::DEFAULT_SANDBOX;
 use crate::source::Source;
 
-/// The keys that a profile may not set where the sandbox is bounded: they would take precedence
-/// over the requested sandbox.
+/// The keys that a profile may not set if the sandbox is bounded: they would take precedence over
+/// the requested sandbox.
 const PERMISSIONS: [&str; 2] = [DEFAULT_PERMISSIONS, PROFILES];
 
 /// The key of the effective profile of permissions, and the table of all profiles.
@@ -28,14 +28,14 @@ const PROFILES: &str = "permissions";
 pub(super) const WORKSPACE: &str = "sandbox_workspace_write";
 pub(super) const NETWORK: &str = "network_access";
 
-/// The bound on the sandbox of a job's submitter. The job carries it, as a worker that the bound
-/// does not apply to may run the job.
+/// The bound on the sandbox of a job's submitter. The job carries it, because the worker that runs
+/// the job may have no such bound itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitterBound {
     /// The widest sandbox; never `danger-full-access`, which bounds nothing.
     max_sandbox: SandboxMode,
-    /// Where the submitter has it from, as [`Source`] is displayed.
+    /// The source of the submitter's bound, in words, as [`Source`] is displayed.
     source: String,
 }
 
@@ -50,7 +50,7 @@ impl Bounds {
         })
     }
 
-    /// These bounds, narrowed to the bound of a job's submitter.
+    /// These bounds, with the sandbox narrowed to the bound of a job's submitter.
     #[must_use]
     pub fn narrowed_to(self, theirs: Option<SubmitterBound>) -> Self {
         match (theirs, self.max_sandbox) {
@@ -70,8 +70,8 @@ impl Bounds {
         }
     }
 
-    /// Whether a running job may be answered and steered: its directory has to be allowed, and
-    /// its submitter's sandbox bounded as much as ours.
+    /// Checks that a running job may be answered and steered: its directory has to be allowed, and
+    /// its submitter's sandbox has to be bounded at least as narrowly as ours.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Bounds {
         }
     }
 
-    /// The bounds for the sandbox of a job that somebody else has submitted: at most
+    /// The bounds for a job that somebody else has submitted: its sandbox is at most
     /// `workspace-write`, even if the user's own default is wider.
     #[must_use]
     pub fn for_others(&self) -> Self {
@@ -102,15 +102,15 @@ impl Bounds {
         }
     }
 
-    /// A sandbox, or the widest that is allowed.
+    /// The given mode, or the widest that is allowed if that is narrower.
     #[must_use]
     pub fn narrowed(&self, mode: SandboxMode) -> SandboxMode {
         self.max_sandbox.map_or(mode, |most| narrower(mode, most))
     }
 
-    /// The sandbox to send to Codex: the requested one, or else Codex's own choice, narrowed to
-    /// the bound. `None` without a bound, and if the user's profile of permissions is within it,
-    /// as a sandbox would replace the profile.
+    /// The sandbox to send to Codex: the requested one, or else Codex's own choice, narrowed to the
+    /// bound. It is `None` if there is no bound, or if the user's profile of permissions is within
+    /// the bound, as a sandbox would replace the profile.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Bounds {
         cwd: &Path,
         default: impl FnOnce(&UserConfig) -> SandboxMode,
     ) -> Result<Option<SandboxMode>, OutOfBounds> {
-        // The widest mode is no bound.
+        // The widest mode does not count as a bound.
         let bound = self
             .max_sandbox
             .filter(|most| *most != SandboxMode::DangerFullAccess);
@@ -185,11 +185,11 @@ impl Bounds {
         Ok(Some(narrower(inherited, most)))
     }
 
-    /// Whether a sandbox is within the bound.
+    /// Checks that a sandbox is within the bound.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds::Sandbox`].
+    /// [`OutOfBounds::Sandbox`] if it is wider.
     pub fn check_sandbox(&self, asked: SandboxMode) -> Result<(), OutOfBounds> {
         match self.max_sandbox {
             Some(most) if width(asked) > width(most) => Err(OutOfBounds::Sandbox {
@@ -243,9 +243,8 @@ fn sets_permissions(config: &CodexConfig) -> bool {
     PERMISSIONS.iter().any(|key| config.get(key).is_some())
 }
 
-/// The narrowest mode that includes the effective permissions in a directory, and the mode that a
-/// Codex without profiles of permissions (0.104.0) uses there. `None` if it cannot be
-/// determined.
+/// The narrowest mode that includes both the effective permissions in a directory and the mode that
+/// a Codex without profiles of permissions (0.104.0) uses there. `None` if it cannot be determined.
 fn permitted_in(cwd: &Path, user: &UserConfig) -> Option<SandboxMode> {
     let trust = directory_trust(cwd, user).ok()?;
     let config = user.layers(None, Some(&trust));
@@ -261,7 +260,7 @@ fn permitted_in(cwd: &Path, user: &UserConfig) -> Option<SandboxMode> {
     })
 }
 
-/// Codex's own default.
+/// The mode that Codex uses by default in a directory.
 fn default_in(cwd: &Path, user: &UserConfig) -> SandboxMode {
     match directory_trust(cwd, user).map(|trust| trust.trust) {
         Ok(Trust::Trusted) => SandboxMode::WorkspaceWrite,

@@ -1,7 +1,7 @@
 //! The TLS of a PostgreSQL URL: `sslmode` and its files.
 //!
-//! The modes are those of libpq. A server beyond this machine has to prove who it is unless the
-//! URL itself names another mode: a variable may be meant for another server.
+//! The modes are those of libpq. A server on another machine has to prove its identity unless the
+//! URL itself names another mode: a mode in a variable may be meant for another server.
 //!
 //! Source: <https://www.postgresql.org/docs/current/libpq-ssl.html>
 
@@ -40,7 +40,8 @@ pub(super) struct UrlTls {
 }
 
 impl UrlTls {
-    /// The TLS of a URL, with the variables of libpq. `options` are those that sqlx has read.
+    /// The TLS settings of a URL and of libpq's variables. `options` are the options that sqlx has
+    /// read from them.
     pub(super) fn of(
         url: &str,
         shown: &str,
@@ -68,7 +69,8 @@ impl UrlTls {
         };
         let mode = mode(url, options, &files.roots);
         match (mode, &files.roots) {
-            // Anybody can have a certificate of such a CA, and the name is not compared.
+            // Anybody can get a certificate from such a CA, and this mode does not compare the
+            // server's name.
             (PgSslMode::VerifyCa, TrustedRoots::System) => Err(BadLocation::AnyCertificate {
                 url: shown.to_owned(),
             }),
@@ -82,7 +84,7 @@ fn mode(url: &str, options: &PgConnectOptions, roots: &TrustedRoots) -> PgSslMod
     match options.get_ssl_mode() {
         _ if is_socket(options) => PgSslMode::Disable,
         _ if !is_written && !is_loopback(options) => PgSslMode::VerifyFull,
-        // As in libpq: whoever names a CA means it.
+        // As in libpq: whoever names a CA wants the server's certificate to be checked against it.
         PgSslMode::Require if *roots != TrustedRoots::System => PgSslMode::VerifyCa,
         mode => mode,
     }
@@ -92,8 +94,8 @@ fn is_socket(options: &PgConnectOptions) -> bool {
     options.get_socket().is_some() || options.get_host().starts_with('/')
 }
 
-/// Whether the host is a loopback address. Names are not resolved: of them, only `localhost`
-/// counts.
+/// Whether the host is a loopback address. Names are not resolved; the only name that counts is
+/// `localhost`.
 fn is_loopback(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = without_brackets(host).parse();
@@ -101,7 +103,7 @@ fn is_loopback(options: &PgConnectOptions) -> bool {
         || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// The address of a host of a URL: there, an IPv6 address is written in brackets.
+/// The address without the brackets in which a URL writes an IPv6 address.
 pub(super) fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }

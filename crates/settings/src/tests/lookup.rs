@@ -118,7 +118,7 @@ fn home_is_never_where_the_server_was_started() {
         let identity = config.identity.value.to_string();
         assert_ne!(identity, "planted", "{relative:?}");
         assert!(config.codex_home.is_absolute(), "{:?}", config.codex_home);
-        // The user of a container may have no account.
+        // The user of a container may have no account, and so no home.
         if home_directory(|_| None).is_some() {
             let state = config.jobs.state;
             assert!(state.is_absolute(), "{state:?}");

@@ -176,13 +176,13 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
     let world = World::new().user(&roles).untrusted(&choosing("writer"));
     assert_eq!(sandbox_and_policy(&world).0, Some(SandboxMode::ReadOnly));
     assert!(warnings(&world)[0].contains("sandbox"));
-    // Nor if permissions are configured, which a role's sandbox would replace.
+    // The role's sandbox is also ignored if permissions are configured, as it would replace them.
     let reader = "[plugins.codex-mcp.roles.reader]\nsandbox = \"read-only\"\n";
     let permitted = World::new().user(reader).untrusted(&choosing("reader"));
     let permitted = permitted.codex("default_permissions = \"careful\"\n");
     assert_eq!(sandbox_and_policy(&permitted).0, None);
     assert!(warnings(&permitted)[0].contains("sandbox"));
-    // The user's own choice of it stays.
+    // The user's own choice of the role counts.
     let flags = Flags {
         role: Some("writer".parse().unwrap()),
         ..Flags::default()
@@ -190,7 +190,7 @@ fn untrusted_repository_chooses_a_role_but_gains_nothing_by_it() {
     let sandbox = world.load(flags.clone()).unwrap().threads.sandbox;
     assert_eq!(sandbox.unwrap().value, SandboxMode::WorkspaceWrite);
 
-    // A role of the repository does not replace the user's of that name.
+    // A role of the repository does not replace the user's role of the same name.
     let replaced = "[plugins.codex-mcp.roles.writer]\nsandbox = \"danger-full-access\"\n";
     let loaded = |world: World| {
         let threads = world.load(flags.clone()).unwrap().threads;
@@ -219,7 +219,7 @@ fn narrowed_setting_has_the_source_of_its_value() {
     assert_eq!(source(unset()), "default");
     let of_codex = unset().codex("sandbox_mode = \"read-only\"\n");
     assert_eq!(source(of_codex), "Codex's configuration");
-    // The repository's own value, where it counts.
+    // A narrower value of the repository counts, and its source is the repository's file.
     let wide = "[plugins.codex-mcp]\nsandbox = \"workspace-write\"\n";
     let narrow = "[plugins.codex-mcp]\nsandbox = \"read-only\"\n";
     let of_repository = source(World::new().user(wide).untrusted(narrow));

@@ -34,7 +34,7 @@ fn repository_chooses_neither_the_program_nor_files_of_others() {
     }
 }
 
-/// The same directories with another file in the repository.
+/// The directories of `world`, with another file in the repository.
 fn world_with(world: &World, text: &str) -> World {
     let copy = World::new();
     for name in ["secret", "repo/prompt.md"] {
