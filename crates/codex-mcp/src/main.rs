@@ -1,4 +1,4 @@
-//! `codex-mcp`: parse the command line, do what it says, exit.
+//! `codex-mcp`: parses the command line, runs the verb, and exits.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Whether Codex's commands could write the state directory. Git reads settings there outside of
-//! the sandbox, so no run that writes begins with such a directory.
+//! Checks whether Codex's commands could write to the state directory. Git reads settings there
+//! outside of the sandbox, so a run that may write does not begin with such a directory.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use safe_files::directory::resolved;
 use safe_files::state_directory;
 
-/// Where Codex's commands may write in the sandbox `workspace-write`, besides the workspace.
+/// The directory, besides the workspace, in which Codex's commands may write in the sandbox
+/// `workspace-write`.
 const WRITABLE: &str = "/tmp";
 
 /// The remedy.
@@ -28,7 +29,7 @@ pub struct WritableState {
 ///
 /// # Errors
 ///
-/// [`WritableState`].
+/// [`WritableState`] if Codex's commands could write to it.
 pub(crate) fn state_directory() -> Result<Option<PathBuf>, WritableState> {
     let state = state_directory::state_directory(|name| env::var_os(name));
     checked(state.as_deref().map(resolved))

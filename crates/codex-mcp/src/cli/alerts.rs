@@ -12,9 +12,9 @@ use settings::{Config, Setting};
 
 use super::services::Identity;
 
-/// Adds alerts to the engine: the notifiers of the configuration get those of the kinds in
-/// `notify_on` (a session waits for an answer, has stalled, or has ended a turn). A notifier that
-/// cannot work becomes a warning a moment later.
+/// Adds alerts to the engine. The configured notifiers get the alerts of the kinds in `notify_on`:
+/// that a session waits for an answer, has stalled, or has ended a turn. A notifier that cannot
+/// work becomes a warning a moment later.
 pub(super) fn with_session_alerts(
     engine: Engine,
     config: &Config,

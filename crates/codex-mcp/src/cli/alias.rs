@@ -14,7 +14,7 @@ use common::output;
 
 const PROGRAM: &str = "codex-mcp";
 
-/// Replaces this process with `codex-mcp VERB` and the same arguments; returns on failure only.
+/// Replaces this process with `codex-mcp VERB` and the same arguments. Returns only on failure.
 #[must_use]
 pub fn as_verb(verb: &str) -> ExitCode {
     let program = beside_us().unwrap_or_else(|| PROGRAM.into());

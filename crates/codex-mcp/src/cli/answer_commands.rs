@@ -1,5 +1,5 @@
-//! The commands that answer a question of Codex. They name the question: the next one, which nobody
-//! has read yet, may have taken its place when they are run.
+//! The commands that answer a question of Codex. They name the question: by the time they are run,
+//! another question that nobody has read may have taken its place.
 
 use codex_engine::logic::action::Decision;
 use job_queue::question::StoredQuestion;
@@ -7,13 +7,13 @@ use job_queue::question::StoredQuestion;
 /// The longest name of a question or a field in a command, in bytes.
 const LONGEST_NAME: usize = 120;
 
-/// How a question is answered, in a sentence. `program` are the words before the verb.
+/// A sentence that says how to answer a question. `program` is the words before the verb.
 pub(super) fn how_to_answer(
     program: &str,
     work: &str,
     (id, question): (&str, &StoredQuestion),
 ) -> String {
-    // The names of the fields are the model's, or those of an MCP server, and others may write to a
+    // The names of fields come from the model or from an MCP server, and others may write to a
     // store of jobs.
     let name = if is_plain(id) { id } else { "QUESTION" };
     let approve = format!("{program} approve {work} {name}");
@@ -37,7 +37,7 @@ pub(super) fn how_to_answer(
     }
 }
 
-/// Whether a name is a word in every shell.
+/// Whether every shell reads a name as one plain word.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     name.len() <= LONGEST_NAME && !name.starts_with('-') && name.bytes().all(is_plain)

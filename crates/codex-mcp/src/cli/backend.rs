@@ -37,7 +37,7 @@ impl Backend {
     }
 }
 
-/// Why the chosen backend cannot be used.
+/// The reason why the chosen backend cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BackendError {
     #[error(
@@ -65,8 +65,9 @@ pub(super) enum BackendError {
 }
 
 /// Chooses the backend that the user named, or else the one that the installed release supports.
-/// The release is read from npm's files, as asking Codex would make the client wait. A Codex that
-/// npm did not install counts as new enough; a missing server is reported when it is started.
+/// The release is read from npm's files, as running Codex to ask for it would make the client wait.
+/// A Codex that npm did not install counts as new enough; a missing server is reported when it is
+/// started.
 pub(super) fn choose(
     choice: BackendChoice,
     api: Api,

@@ -11,7 +11,7 @@ use super::completion;
 use super::stored::{self, Failure, complain};
 use super::user_files::{self, UserFile, xdg_directory};
 
-/// Where each shell looks for the script.
+/// The place where each shell looks for the script.
 const PLACES: &str = "\
 With --install, the program writes a file that makes the shell load the script from this program:
   bash  ~/.local/share/bash-completion/completions/codex-mcp (XDG_DATA_HOME)
@@ -27,7 +27,7 @@ in $fpath before `compinit` runs. Otherwise, put a line into the shell's configu
 The script matches this version of the program: if you keep a copy in a file, write it again after \
 an update.";
 
-/// A line of each file that --install writes.
+/// A line that each file written by --install contains.
 const MARK: &str = "# Written by codex-mcp completions --install.";
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ fn install(shell: Shell) -> Result<ExitCode, Failure> {
     let directory = file.path.parent().unwrap_or(&file.path).to_owned();
     let code = user_files::install(&[file], "file")?;
     match shell {
-        // zsh has no directory of the user by itself.
+        // By default, zsh reads no directory of the user.
         Shell::Zsh => complain(
             "hint",
             &format!(
@@ -86,8 +86,8 @@ fn print(shell: Shell) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that a shell reads when it completes our command line for the first time. It asks the
-/// program for the script, so that both stay together after an update.
+/// The file that a shell reads when it completes our command line for the first time. The file asks
+/// the program for the script, so that both match after an update.
 fn file(shell: Shell) -> Result<UserFile, Failure> {
     let data = || xdg_directory("XDG_DATA_HOME", ".local/share");
     let (path, text) = match shell {
@@ -95,10 +95,10 @@ fn file(shell: Shell) -> Result<UserFile, Failure> {
             data()?.join("bash-completion/completions/codex-mcp"),
             format!("{MARK}\nsource <(codex-mcp completions bash 2>/dev/null)\n"),
         ),
-        // The script replaces this function by another, which is to complete this time already.
+        // The script replaces this function with another, which has to complete this time already.
         Shell::Zsh => (
             data()?.join("zsh/site-functions/_codex-mcp"),
-            // Only in the first line, zsh finds the name of the command.
+            // zsh looks for the name of the command only in the first line.
             format!(
                 "#compdef codex-mcp\n\
                  {MARK}\n\

@@ -1,4 +1,4 @@
-//! `codex-mcp config`: the settings, and where each comes from.
+//! `codex-mcp config`: shows the settings, and the source of each.
 
 use std::io;
 use std::process::ExitCode;

@@ -40,7 +40,7 @@ enum Failure {
     Demo(#[from] DemoError),
 }
 
-/// The first signal that asked for the end.
+/// The first signal that ended the demo.
 type StopSignal = Arc<OnceLock<SignalKind>>;
 
 pub(super) fn run(args: &Args) -> ExitCode {

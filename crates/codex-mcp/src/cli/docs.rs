@@ -10,7 +10,7 @@ fn options_in_docs_match_the_code() {
     check("command-line.md", [("options", options())]);
 }
 
-/// What each verb does, and the options that it takes.
+/// A table with the purpose of each verb, and its options.
 fn options() -> String {
     let program = super::shown();
     let global = options_of(&program);
@@ -121,8 +121,8 @@ fn every_option_on_the_page_of_settings_exists() {
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
-/// Paragraphs are wrapped to the width of the terminal if each is one line. Tables and examples,
-/// whose lines begin with a space, are not.
+/// A paragraph is wrapped to the width of the terminal if it is a single line. Tables and examples,
+/// whose lines begin with a space, are not wrapped.
 #[test]
 fn help_can_be_read_in_80_columns() {
     fn look(verb: &Command) {

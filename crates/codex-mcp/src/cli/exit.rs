@@ -25,8 +25,8 @@ pub(super) const TIMED_OUT: u8 = 124;
 /// Ended by Ctrl-C: 128 plus the number of SIGINT, as in shells.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// The verbs whose codes 1 and 2 report the outcome of a job, a review or a run, and those that
-/// exit with [`COULD_NOT`] as the verbs of `jobs` do.
+/// The verbs that report the outcome of a job, a review or a run with the codes 1 and 2, and those
+/// that, like the verbs of `jobs`, exit with [`COULD_NOT`].
 const WITH_OUTCOMES: [&str; 11] = [
     "approve", "attach", "cancel", "decline", "jobs", "logs", "review", "run", "steer", "top",
     "web",

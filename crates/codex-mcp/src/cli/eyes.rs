@@ -144,7 +144,8 @@ fn rules(answer: AnswerKind) -> String {
     }
 }
 
-/// Codex's own advice for continuing the conversation would continue it without pictures.
+/// Reports the end of Codex. Following Codex's own advice, the user would continue the conversation
+/// without pictures.
 fn tell(ended: &WrapperResult) -> ExitCode {
     let WrapperResult {
         shutdown,
@@ -201,7 +202,7 @@ fn wrap(args: &Args) -> Result<WrapperResult, EyesError> {
     );
     let most_restarts = args.max_restarts;
     runtime::block_on(async {
-        // Nothing is written before a terminal is found.
+        // Before a terminal is found, nothing is written.
         let terminal = UserTerminal::find().map_err(EyesError::NoTerminal)?;
         let requests = match args.answer {
             AnswerKind::Picture => None,
@@ -222,7 +223,8 @@ fn wrap(args: &Args) -> Result<WrapperResult, EyesError> {
     })?
 }
 
-/// Replaces the prefix of an ID by the whole ID. Any other text may be a name that Codex knows.
+/// Replaces the prefix of an ID with the whole ID. Any other text is kept, as it may be a name that
+/// Codex knows.
 fn name_conversation(
     arguments: &mut Arguments,
     codex_home: &Path,

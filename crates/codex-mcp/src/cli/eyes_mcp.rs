@@ -48,7 +48,7 @@ pub(super) enum AnswerKind {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     if args.wrapper.is_some() {
-        // Codex has started it, so no person reads stderr.
+        // Codex has started this process, so no person reads stderr.
         log::start();
         return log::exit(serve(args));
     }

@@ -7,13 +7,14 @@ use anstream::ColorChoice;
 use clap::ValueEnum;
 use common::output::{self, Verbosity};
 
-/// The heading above them in the help.
+/// The heading above these options in the help.
 const HEADING: &str = "Global options";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Global {
     /// Work as if started in this directory: paths in other options count from there.
-    // `trust` has an argument `directory`, and clap knows arguments by their names.
+    // The field is not named `directory` because `trust` has an argument of that name, and clap
+    // identifies arguments by their names.
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = HEADING)]
     working_directory: Option<PathBuf>,
 

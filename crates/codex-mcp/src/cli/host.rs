@@ -1,5 +1,5 @@
-//! `codex-mcp host`: the background process that serves several clients, and the verbs to look
-//! at it and to end it.
+//! `codex-mcp host`: the background process that serves several clients, and the verbs that show
+//! and end it.
 
 mod http;
 mod tasks;
@@ -44,18 +44,18 @@ use super::stored::complain;
 use super::times::took;
 use super::{log, runtime, work};
 
-/// How long a host stays without a client.
+/// The time for which a host stays without a client.
 const IDLE: &str = "10m";
 
-/// How long taking over the app-servers of an earlier host may take. Clients wait meanwhile, 20 s
-/// at most.
+/// The time limit for taking over the app-servers of an earlier host. Meanwhile clients wait, for
+/// at most 20 s.
 const ADOPTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// The time limit for storing the results of the tasks when the host ends.
 const STORING_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long an app-server stays without a client and without work, and how often that is looked
-/// at.
+/// The time for which an app-server stays without a client and without work, and the interval
+/// between two checks of it.
 const UNUSED: Duration = Duration::from_secs(600);
 const LOOK_AFTER: Duration = Duration::from_secs(60);
 
@@ -92,7 +92,7 @@ struct RunArgs {
     idle: Duration,
 }
 
-/// Why a host could not work, or could not be asked.
+/// The reason why a host could not work, or did not answer.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -129,7 +129,7 @@ fn host(args: &RunArgs) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("{error}");
-            // If nobody reads it, the log has the error.
+            // If nobody reads the announcement, the log has the error.
             let _ = announce(&error.to_string());
             ExitCode::FAILURE
         }
@@ -148,7 +148,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     };
     let log = OwnLog::on_stderr(endpoint.log(), retention.log_bytes.value);
     let lock = Rc::new(lock);
-    // The system releases the lock when this process ends: nobody gets it while we still run.
+    // The system releases the lock when this process ends: no other host gets it while this one
+    // runs.
     let _held = ManuallyDrop::new(Rc::clone(&lock));
     let serving = async {
         let shutdown = Shutdown::on_signals(shutdown::SERVER_LIMIT);
@@ -174,7 +175,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         let (told, owned) = (closing.clone(), Rc::clone(&app_servers));
         tokio::task::spawn_local(async move {
             told.cancelled().await;
-            // The end was asked for, so nothing continues if this process has to be killed.
+            // The user or a signal has ended the host: its app-servers must not continue if this
+            // process is killed.
             owned.be_last_owner();
         });
         if let Some(http) = http {
@@ -215,8 +217,8 @@ fn user_settings() -> Option<Config> {
     }
 }
 
-/// Takes over the app-servers of a host that was killed, all at once. One that cannot be taken over
-/// is ended by its guard.
+/// Takes over the app-servers of a host that was killed, all at the same time. The guard of an
+/// app-server that cannot be taken over ends it.
 async fn adopt(endpoint: &HostEndpoint, app_servers: &AppServers) {
     let left = match endpoint.left_app_servers() {
         Ok(left) => left,
@@ -249,7 +251,8 @@ async fn adopt_one(guard: &Path, app_servers: &AppServers) -> Result<(), AdoptFa
     Ok(())
 }
 
-/// Ends app-servers that nobody has used for a while, such as a Codex that was updated since.
+/// Ends app-servers that nobody has used for a while, such as those of a Codex that was updated
+/// since.
 async fn end_unused(app_servers: Rc<AppServers>) {
     loop {
         sleep(LOOK_AFTER).await;
@@ -257,7 +260,8 @@ async fn end_unused(app_servers: Rc<AppServers>) {
     }
 }
 
-/// Prints the line for which the starter of this process waits. A closed pipe is no error.
+/// Prints the line for which the process that started this one waits. A closed pipe does not count
+/// as an error.
 fn announce(word: &str) -> io::Result<()> {
     let mut stdout = output::stdout();
     let line = word.lines().next().unwrap_or_default();
@@ -267,7 +271,7 @@ fn announce(word: &str) -> io::Result<()> {
     }
 }
 
-/// The service of this process for clients.
+/// The service that this process offers to clients.
 struct Service {
     end: ClientEnd,
     app_servers: Rc<AppServers>,
@@ -380,7 +384,7 @@ struct Accepted {
     setup: ClientSetup,
 }
 
-/// Reads what a client wants, as its own process does, and in its directory.
+/// Reads a client's request as the client's own process would, and in the client's directory.
 async fn accept(request: ServeRequest, end: ClientEnd, shared: Shared) -> Result<Accepted, String> {
     let args = super::serve_args(&request.args).map_err(in_words)?;
     let config = settings::load_in(&request.directory, args.flags()).map_err(in_words)?;
@@ -413,7 +417,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let found: Vec<HostStatus> = given.into_iter().flatten().collect();
     match args.json {
         true => output::json(&found.iter().map(as_json).collect::<Vec<_>>()),
-        // A host may run that did not answer.
+        // A host that did not answer may still be running.
         false if found.is_empty() && failures > 0 => Ok(()),
         false => output::answer(&as_text(&found)),
     }
@@ -429,7 +433,7 @@ struct Answered<T> {
 }
 
 impl<T> Answered<T> {
-    /// Prints the errors of hosts that have not answered. The others count all the same.
+    /// Prints the errors of hosts that have not answered, and keeps the answers of the others.
     fn new(answers: Vec<Result<T, ConnectError>>) -> Self {
         let mut answered = Self {
             given: Vec::new(),
@@ -490,7 +494,7 @@ fn stop() -> Result<ExitCode, Failure> {
     let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
     let Answered { given, failures } = Answered::new(answers);
     let text = match given.into_iter().filter(|has_ended| *has_ended).count() {
-        // A host runs, though it has not ended.
+        // At least one host has not ended.
         0 if failures > 0 => return Ok(exit_code(failures)),
         0 => "no host process runs".to_owned(),
         1 => "the host process has ended".to_owned(),

@@ -1,5 +1,5 @@
-//! The tools and MCP servers that Codex gets from us, by the configuration: tools for threads,
-//! and MCP servers for a Codex that is not driven by its app-server.
+//! The tools and MCP servers that we give to Codex, according to the configuration: tools for
+//! threads, and MCP servers for a Codex that is not driven through its app-server.
 
 use std::env;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub(super) fn job_tools(config: &Config) -> JobTools {
     })
 }
 
-/// Whether jobs get the mail of their submitters. They do not where a repository has chosen the
-/// member: each call would need an approval, and a job has nobody to give it.
+/// Whether jobs get the mail of their submitters. They do not if a repository has chosen the
+/// member: each call would need an approval, and there is nobody to approve a job's calls.
 pub(super) fn job_mail(config: &Config) -> ThreadMail {
     match (config.team_tools.value, approval(config)) {
         (true, Approval::Beforehand) => ThreadMail::Given,
@@ -67,8 +67,8 @@ fn picture_tools(config: &Config) -> OwnThreadTools {
     }
 }
 
-/// The approval for calls of mail tools. None is needed, as they can do no more than the member
-/// itself; but each call needs one where a repository has chosen the member.
+/// The approval that calls of mail tools need: none, as they can do no more than the member itself,
+/// unless a repository has chosen the member; then each call needs one.
 fn approval(config: &Config) -> Approval {
     match config.identity_origin {
         Origin::User => Approval::Beforehand,
@@ -87,7 +87,7 @@ pub(super) fn proxy_servers(config: &Config, identity: &Identity) -> Vec<Server>
     pictures.into_iter().chain(mail).collect()
 }
 
-/// The arguments of the server fix the owner of the mail.
+/// The mail server. Its arguments fix the owner of the mail.
 fn team(config: &Config, member: &Member) -> Option<Server> {
     let args = [
         "team-tools",
@@ -122,7 +122,7 @@ pub(super) fn pictures(limit: SizeLimit, args: &[&str]) -> Result<Server, Execut
     let most = limit.bytes().to_string();
     let args = [&["eyes-mcp", "--max-image-bytes", &most], args].concat();
     let server = new_server(contract::SERVER, &args)?.with_root_argument();
-    // The server must see the same repositories as we do.
+    // The server must find the same repositories as this process.
     Ok(match env::var(CEILINGS) {
         Ok(ceilings) => server.with_variable(CEILINGS, ceilings),
         Err(_) => server,

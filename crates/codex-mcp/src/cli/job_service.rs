@@ -11,8 +11,8 @@ use settings::Config;
 
 use super::injected_servers;
 
-/// The service through which a program submits jobs for a member. Its store is opened at the
-/// first use. `unaudited` gets the reason if the jobs cannot be written into the audit.
+/// The service through which a program submits jobs for a member. Its store is opened at the first
+/// use. `unaudited` is told the reason if the jobs cannot be recorded in the audit.
 pub(super) fn job_service(
     config: &Config,
     member: &Member,

@@ -16,7 +16,8 @@ pub(super) fn run_if_launcher(mut words: impl Iterator<Item = OsString>) -> Opti
     Some(match launched {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The process that waits for it reads why there is none. It may have gone.
+            // The process that waits for the launched one reads here why there is none. That
+            // process may have gone.
             let _ = output::answer(&error.to_string());
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! The log on stderr. stdout belongs to the protocol.
+//! The log on stderr: stdout is reserved for the protocol.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,10 +21,10 @@ const VARIABLE: &str = "CODEX_MCP_LOG";
 /// rmcp logs each message at `info`, and sqlx slow statements: too much for this log.
 const DEFAULT: &str = "info,rmcp=warn,sqlx=warn";
 
-/// The time between two looks at the size of a log.
+/// The interval between two checks of a log's size.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 
-/// Sets the log of a background process aside whenever it is too long.
+/// Sets the log of a background process aside whenever it has become too long.
 pub(super) async fn bound(log: Option<OwnLog>) {
     let Some(log) = log else {
         return;
@@ -109,8 +109,8 @@ fn start_with(usual: &'static str, format: EventFormat) {
         .with_env_filter(asked.unwrap_or_else(|| EnvFilter::new(usual)))
         .with_writer(move || output::log(styles))
         .with_ansi(styles == Colours::On)
-        // Otherwise a line that cannot be written is reported with `eprintln!`, which panics where
-        // stderr is the log on the full disk.
+        // Otherwise, a line that cannot be written would be reported with `eprintln!`, which panics
+        // if stderr is the log itself, on a full disk.
         .log_internal_errors(false);
     match format {
         EventFormat::Message if is_usual => log.event_format(Messages).init(),
@@ -121,7 +121,7 @@ fn start_with(usual: &'static str, format: EventFormat) {
     }
 }
 
-/// Events as the verbs print messages to a person: `warning: …`.
+/// Formats events as the verbs print messages to a person: `warning: …`.
 struct Messages;
 
 impl<S, N> FormatEvent<S, N> for Messages

@@ -24,7 +24,7 @@ them, put ~/.local/bin on PATH, or set MANPATH=~/.local/share/man: (with the col
 /// The source that each page names.
 const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
 
-/// What the title of each page has, whatever its version.
+/// A text that the title of each page contains, whatever the version.
 const MARK: &str = "\"codex-mcp ";
 
 #[derive(Debug, clap::Args)]
@@ -92,7 +92,7 @@ fn print(verbs: &[String]) -> Result<ExitCode, Failure> {
 
 fn text(mut page: Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    // With the names of values, which the page's own line leaves out.
+    // This line has the names of values, which the page's own line leaves out.
     let usage = page.render_usage().to_string();
     let page = page.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     // The page of a verb must not claim a program with a version.
@@ -112,7 +112,8 @@ fn all_pages() -> Result<Vec<UserFile>, Failure> {
     Ok(pages)
 }
 
-/// The pages beside these that another version has installed, of verbs that this one does not have.
+/// The pages in the same directory that another version has installed, for verbs that this version
+/// does not have.
 fn old_pages(pages: &[UserFile]) -> Result<Vec<UserFile>, Failure> {
     let Ok(entries) = fs::read_dir(directory()?) else {
         return Ok(Vec::new());

@@ -224,7 +224,7 @@ impl Verb {
     }
 }
 
-/// Parses the command line and does what it says. Returns the exit code, see `exit`.
+/// Parses the command line and runs the verb. Returns the exit code; see `exit`.
 #[must_use]
 pub fn run() -> ExitCode {
     if let Some(exit) = guard::run_if_guard(std::env::args_os()) {
@@ -302,18 +302,18 @@ fn serve_args(words: &[String]) -> Result<serve::Args, clap::Error> {
     }
 }
 
-/// The arguments of `codex-mcp serve` with nothing behind it.
+/// The arguments of `codex-mcp serve` without options.
 fn bare_serve() -> Result<serve::Args, clap::Error> {
     serve_args(&["serve".to_owned()])
 }
 
-/// The command line with all verbs, also those for our own use.
+/// The command line with all verbs, including those for our own use.
 #[must_use]
 pub fn command_tree() -> Command {
     Cli::command()
 }
 
-/// Prints what is wrong with the command line, or the help or version that was asked for.
+/// Prints the error in the command line, or the help or version that the user wanted.
 fn not_parsed(error: &clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::DisplayVersion {
         return version();

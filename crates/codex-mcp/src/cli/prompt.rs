@@ -47,7 +47,7 @@ pub(super) fn read(given: Option<&str>, longest: usize) -> Result<String, Prompt
     read_text(Text::Prompt, given, longest)
 }
 
-/// The same of a message.
+/// Like [`read`], for a message to Codex while it works.
 ///
 /// # Errors
 ///

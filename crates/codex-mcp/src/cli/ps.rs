@@ -1,4 +1,4 @@
-//! `codex-mcp ps`: the work under way, of all clients.
+//! `codex-mcp ps`: the work of all clients that has not ended.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -25,7 +25,7 @@ use super::stored::{complain, configuration};
 use super::table::{self, Cell, Cut, shown_directory};
 use super::work_list::{self, ASKING, Work, unfinished_jobs};
 
-/// The most that is shown of a step and a directory, in characters.
+/// The longest step and the longest directory that are shown, in characters.
 const STEP: usize = 60;
 const DIRECTORY: usize = 40;
 
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 const HEADINGS: [&str; 7] = ["ID", "KIND", "STATE", "AGE", "TOKENS", "DOING", "DIRECTORY"];
 
-/// What to do about work that is asking.
+/// The advice for work in which Codex asks something.
 const HOW_TO_ANSWER: &str = "\
 asking: `codex-mcp logs ID` (a session) or `codex-mcp jobs show ID` (a job)
         shows the question, and the commands that allow or decline it";
@@ -108,7 +108,8 @@ fn list(args: &Args) -> Result<ExitCode, Failure> {
     .map_err(Failure::Runtime)?
 }
 
-/// Prints the work whenever it has changed; at a terminal each second, as its age does.
+/// Prints the work whenever it has changed. At a terminal, it is printed each second, as its age
+/// changes.
 async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<ExitCode, Failure> {
     let is_drawn = !args.json && output::stdout_columns().is_some();
     let mut last: Option<Listing> = None;
@@ -130,7 +131,7 @@ async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<Ex
 struct Listing {
     /// The newest first.
     work: Vec<Work>,
-    /// The errors of the hosts and the job store whose work is missing.
+    /// The errors of the hosts, and of the job store, whose work is missing from `work`.
     failures: Vec<String>,
 }
 
@@ -143,7 +144,8 @@ impl Listing {
     }
 }
 
-/// Gathers all work under way. `jobs` is opened once.
+/// Gathers all work that has not ended. The job store is opened at the first call, and kept in
+/// `jobs`.
 async fn gather(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Listing, Failure> {
     let mut failures = Vec::new();
     let silent = |error: ConnectError| failures.push(error.to_string());

@@ -3,7 +3,8 @@
 use common::text::visible_line;
 use job_queue::question::{StoredQuestion, WholePart};
 
-/// The parts, each under its name. Their lines are indented, so that none looks like one of ours.
+/// The parts, each under its name. Their lines are indented, so that none can be taken for one of
+/// ours.
 pub(super) fn left_out(question: &StoredQuestion) -> Vec<String> {
     let mut lines = Vec::new();
     for part in question.whole() {

@@ -4,12 +4,12 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs a future to its end on this thread. There is one thread alone: processes are
-/// tied to the thread that starts them.
+/// Runs a future to its end on this thread. The runtime has only this thread, because child
+/// processes are tied to the thread that starts them.
 ///
 /// # Errors
 ///
-/// When the system cannot create a runtime.
+/// If the system cannot create a runtime.
 pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -24,7 +24,7 @@ pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
 ///
 /// # Errors
 ///
-/// When the signal cannot be listened for.
+/// If no handler for the signal can be installed.
 pub(super) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> io::Result<Option<T>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long a closed identity may take until all is written, unless something holds a lock.
+/// The time limit for the last writes of a closed identity, unless something holds a lock.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The identity of this process with its services, until it is closed.
@@ -34,12 +34,13 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Claims the configured identity. If nothing can be recorded under it, it is used all the
-    /// same: work is more important than records. `client` is the ID of the client that a host
-    /// serves.
+    /// Claims the configured identity. If nothing can be recorded under it, it is used
+    /// nevertheless: work is more important than records. `client` is the ID of the client that a
+    /// host serves.
     pub(super) fn take(config: &Config, backend: &'static str, client: Option<&str>) -> Self {
         let team = config.team.as_ref().map(|team| &team.value);
-        // Read when it is needed: mostly, the user has chosen the identity, and no server has it.
+        // Read only when needed: usually the user has chosen the identity, and no other server has
+        // it.
         let foreign = LazyCell::new(|| ForeignMembers::of(&config.atm_home, team));
         // A repository cannot choose the identity of a member who is at work.
         let configured = &config.identity.value;
@@ -101,9 +102,9 @@ impl Identity {
         }
     }
 
-    /// Gives the first thread the summary of an earlier one: of `thread`, or else of the one that
-    /// was worked on last. If that is impossible, a warning says why, and the first thread begins
-    /// without it (FR-7).
+    /// Gives the first thread the summary of an earlier one: of `thread`, or else of the thread
+    /// that was worked on last. If there is no such summary, a warning says why, and the first
+    /// thread begins without it (FR-7).
     pub(super) fn recall(
         &self,
         atm_home: &Path,
@@ -145,8 +146,9 @@ impl Identity {
 
     /// Leaves the team and closes the services; at once if `hurry` is cancelled.
     ///
-    /// A host lives on: there, the identity stays claimed while writes still wait for a lock. A
-    /// later server of the identity would have its membership undone by them.
+    /// A host continues to run after that. There, the identity stays claimed while writes still
+    /// wait for a lock, as these writes would undo the membership of a later server with the same
+    /// identity.
     pub(super) async fn close(self, hurry: &CancellationToken) {
         let Self {
             services,

@@ -35,11 +35,11 @@ pub(super) struct Shutdown {
 }
 
 impl Shutdown {
-    /// The end of the input and SIGTERM are the same to us (FR-7.4); Ctrl-C and a
-    /// closed terminal too.
+    /// Listens for SIGTERM, Ctrl-C and the closing of the terminal, each of which begins the
+    /// shutdown. The end of the input has the same effect (FR-7.4).
     ///
-    /// The watchdog ends the process after `limit` if the graceful end takes longer, and earlier
-    /// if this thread is blocked.
+    /// The watchdog ends the process after `limit` if the graceful end takes longer, and earlier if
+    /// this thread is blocked.
     pub(super) fn on_signals(limit: Duration) -> Self {
         let shutdown = Self::default();
         let pulse = Pulse::default();

@@ -70,8 +70,8 @@ impl Logging {
     pub(super) fn end(self, error: &impl fmt::Display) {
         match self {
             Self::Possible => tracing::error!("{error}"),
-            // The protocol has ended, so the text disturbs nothing. If it cannot be written, the
-            // exit code reports the error.
+            // The protocol has ended, so the text does not disturb it. If the text cannot be
+            // written, the exit code reports the error.
             Self::Impossible => {
                 let _ = writeln!(output::stderr(), "error: {error}");
             }
@@ -88,7 +88,7 @@ pub(super) struct Preflight {
     findings: Vec<Finding>,
 }
 
-/// Why we refuse to start.
+/// The reason why the server refuses to start.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{VARIABLE} is strict, and {0}")]
 pub(super) struct StdioError(String);
@@ -116,8 +116,8 @@ impl Preflight {
         }
     }
 
-    /// Under `strict` the log can be written: it holds the reason for the refusal, and no
-    /// protocol follows.
+    /// Whether the log can be written. Under `strict` it always can: it then holds the reason for
+    /// the refusal, and no protocol follows.
     pub(super) fn logging(&self) -> Logging {
         let in_protocol = self.findings.contains(&Finding::StderrIsStdout);
         match self.mode == StdioMode::Auto && in_protocol {
@@ -126,9 +126,11 @@ impl Preflight {
         }
     }
 
+    /// Decides whether the server may start.
+    ///
     /// # Errors
     ///
-    /// [`StdioError`] under `strict`, if anything was found.
+    /// [`StdioError`] under `strict`, if any problem was found.
     pub(super) fn verdict(&self) -> Result<(), StdioError> {
         if self.mode != StdioMode::Strict || self.findings.is_empty() {
             return Ok(());

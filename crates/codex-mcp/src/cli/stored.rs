@@ -36,8 +36,8 @@ pub(super) enum Failure {
 pub(super) struct StorageSettings {
     pub(super) atm_home: PathBuf,
     pub(super) registry_mode: Mode,
-    /// Where jobs are kept, and who submits those that name nobody; `None` where the
-    /// settings cannot be used.
+    /// The settings of the job store, and the submitter of jobs for which none is named; `None` if
+    /// the settings cannot be used.
     pub(super) jobs: Option<(JobSettings, AgentName)>,
 }
 

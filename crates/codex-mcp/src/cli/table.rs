@@ -11,16 +11,16 @@ use crate::environment;
 
 const HEADING: Style = Style::new().bold();
 
-/// How wide a table is at a terminal at least, in characters.
+/// The least width of a table at a terminal, in characters.
 const WIDTH: usize = 80;
 
-/// The narrowest to which a column is cut, in characters.
+/// The least width to which a column is cut, in characters.
 const NARROWEST: usize = 8;
 
 /// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Which end of a text is left out in a table that is too wide.
+/// The end of a text that is cut off in a table that is too wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     Nothing,
@@ -34,17 +34,17 @@ pub(super) struct Cell {
     text: String,
     style: Style,
     cut: Cut,
-    /// The most that is shown of it at a terminal, in characters.
+    /// The longest part of the text that is shown at a terminal, in characters.
     longest: Option<usize>,
 }
 
 impl Cell {
-    /// A text of our own.
+    /// A cell with a text of our own.
     pub(super) fn plain(text: impl Into<String>) -> Self {
         Self::coloured(text, Style::new())
     }
 
-    /// The same in a colour.
+    /// A cell with a text of our own, in the given style.
     pub(super) fn coloured(text: impl Into<String>, style: Style) -> Self {
         Self {
             text: text.into(),
@@ -54,7 +54,7 @@ impl Cell {
         }
     }
 
-    /// The same cell, which may be cut at this end where the table is too wide.
+    /// The same cell, which may be cut at the end `cut` if the table is too wide.
     pub(super) fn losing(self, cut: Cut) -> Self {
         Self { cut, ..self }
     }
@@ -76,7 +76,8 @@ impl Cell {
         }
     }
 
-    /// A text of others, as one line. At a terminal it has at most `longest` characters.
+    /// A cell with a text that others have written, as one line. At a terminal it has at most
+    /// `longest` characters.
     pub(super) fn foreign(text: &str, longest: usize) -> Self {
         Self {
             longest: Some(longest),
@@ -106,7 +107,7 @@ pub(super) fn write<const COLUMNS: usize>(
     write_within(headings, rows, output::stdout_columns(), out)
 }
 
-/// The same for a terminal of this width; `None` is a pipe.
+/// Like [`write()`], for a terminal of the given width; `None` stands for a pipe.
 pub(super) fn write_within<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [Cell; COLUMNS]>,

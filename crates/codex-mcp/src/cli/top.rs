@@ -1,4 +1,4 @@
-//! `codex-mcp top`: all work in a terminal, to watch and to decide.
+//! `codex-mcp top`: shows all work in a terminal, where a person can watch it and answer questions.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

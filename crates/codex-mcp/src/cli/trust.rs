@@ -87,7 +87,7 @@ pub(super) struct Args {
 /// The right to write that a file or directory gives to everybody. Source: inode(7).
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// How many files are named that are not covered.
+/// The most files that are named among those that trust does not cover.
 const NAMED: usize = 10;
 
 /// Why trust could not be shown or changed.
@@ -230,8 +230,8 @@ fn say_what_is_not_covered(directory: &Path, top: &Path) -> Result<(), Failure> 
     }
 }
 
-/// The directory itself goes before the top of its repository: both may be listed, and
-/// neither need exist any more.
+/// The directory itself is looked for before the top of its repository: both may be listed, and
+/// neither has to exist any more.
 fn revoke(list: &Path, codex: &UserConfig, directory: &Path) -> Result<(), Failure> {
     let here = env::current_dir().unwrap_or_default();
     let named = here.join(directory);

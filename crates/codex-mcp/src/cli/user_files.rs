@@ -15,12 +15,13 @@ use crate::environment::user_directory;
 /// The longest such file, in bytes.
 const LIMIT: u64 = 4 * 1024 * 1024;
 
-/// A file and what it should hold.
+/// A file and the text that it should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UserFile {
     pub(super) path: PathBuf,
     pub(super) text: Vec<u8>,
-    /// What the file has in each version of this program, and no file of others.
+    /// A text that the file contains in each version of this program, and that no file of another
+    /// program contains.
     pub(super) mark: &'static str,
 }
 
@@ -42,20 +43,22 @@ pub(super) fn xdg_directory(name: &str, below_home: &str) -> Result<PathBuf, Fai
         .ok_or_else(|| Failure::Missing(format!("neither {name} nor HOME is set; set one of them")))
 }
 
-/// Writes the files whose text differs, and prints which. `what` names a file in the message.
+/// Writes the files whose text differs, and prints their paths. `what` names the kind of file in
+/// the message.
 ///
 /// # Errors
 ///
-/// The first file that cannot be written, or is not ours. Those before it stay.
+/// The first file that cannot be written, or was not written by this program. The files before it
+/// stay written.
 pub(super) fn install(files: &[UserFile], what: &str) -> Result<ExitCode, Failure> {
     report(files, what, ["installed", "up to date"], UserFile::write)
 }
 
-/// Removes the files, and prints which.
+/// Removes the files, and prints their paths.
 ///
 /// # Errors
 ///
-/// The first file that cannot be removed, or is not ours.
+/// The first file that cannot be removed, or was not written by this program.
 pub(super) fn remove(files: &[UserFile], what: &str) -> Result<ExitCode, Failure> {
     report(files, what, ["removed", "not there"], UserFile::remove)
 }
@@ -88,7 +91,7 @@ impl UserFile {
         self.old("read").is_ok_and(|old| old.is_some())
     }
 
-    /// What is there, if it is ours.
+    /// The present content of the file, if a version of this program has written it.
     fn old(&self, act: &str) -> Result<Option<Vec<u8>>, Failure> {
         match untrusted_file::read(&self.path, LIMIT, Links::Followed) {
             Ok(old) if String::from_utf8_lossy(&old).contains(self.mark) => Ok(Some(old)),
@@ -118,8 +121,9 @@ impl UserFile {
         replaced.map_err(|error| self.failure("write", &error))
     }
 
-    /// Writes the text to a new file beside it, which takes its place: nobody reads half a file,
-    /// and a failure leaves the old one. Where a link leads to the file, the link stays.
+    /// Writes the text to a new file in the same directory, which then takes the place of the old
+    /// one: nobody reads half a file, and a failure leaves the old one. If a link leads to the
+    /// file, the link stays.
     fn replace(&self) -> io::Result<Change> {
         let path = self
             .path

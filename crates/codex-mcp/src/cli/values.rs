@@ -127,7 +127,7 @@ mod tests {
             );
         }
         assert!(!criterion("xyz").unwrap_err().contains("Did you mean"));
-        // The kinds that are offered are kinds.
+        // Every kind that is offered is indeed a kind.
         for &kind in Criterion::VARIANTS {
             let known = !matches!(kind.parse::<Criterion>(), Err(BadCriterion::Unknown(_)));
             assert!(known, "{kind}");

@@ -25,16 +25,16 @@ pub(super) const ENDING_SIGNALS: [SignalKind; 3] = [
     SignalKind::hangup(),
 ];
 
-/// How many checks in a row may find no pulse after a signal: those of 5 s.
+/// The number of successive checks after a signal that may find no pulse: 5 s of checks.
 const MAX_SILENT_CHECKS: u32 = 20;
 
-/// How long the end may take after a second signal.
+/// The longest time for the end after a second signal.
 const HURRY: Duration = Duration::from_secs(15);
 
 /// How often the pulse is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Counts up as long as the runtime's thread gets to its tasks.
+/// A counter that increases as long as the runtime's thread gets to its tasks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pulse(Arc<AtomicU64>);
 
@@ -59,7 +59,8 @@ impl Pulse {
 ///
 /// When no thread can be spawned, or no signal handler installed.
 pub(super) fn start(pulse: Pulse, limit: Duration) -> io::Result<()> {
-    // A runtime of its own gets the signals also while the other one is blocked.
+    // This thread has a separate runtime, which gets the signals even while the other one is
+    // blocked.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -113,10 +114,10 @@ impl Signals {
         let Some(first) = self.arrivals.recv().await else {
             return std::future::pending().await;
         };
-        // A limit beyond the range of `Instant` is no limit.
+        // A time limit beyond the range of `Instant` has no effect.
         let mut deadline = Instant::now().checked_add(limit);
         let (mut count, mut silent) = (pulse.count(), 0);
-        // Checks are counted instead of time: a stopped process is not a blocked one.
+        // Checks are counted rather than time, as a process that was stopped is not blocked.
         while silent < MAX_SILENT_CHECKS
             && deadline.is_none_or(|deadline| Instant::now() < deadline)
         {

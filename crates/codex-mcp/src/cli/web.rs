@@ -1,4 +1,5 @@
-//! `codex-mcp web`: the page, the JSON interface and MCP over HTTP; its links and tokens.
+//! `codex-mcp web`: serves the page, the JSON interface and MCP over HTTP, and manages their links
+//! and tokens.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
@@ -29,11 +30,11 @@ use super::stored::{complain, configuration};
 use super::table::{self, Cell};
 use super::{log, runtime, work_board};
 
-/// Where the endpoint listens unless it is told otherwise.
+/// The default address at which the endpoint listens.
 const ADDRESS: ListenAddress =
     ListenAddress(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8377));
 
-/// The file with the address of the endpoint that runs, in the state directory.
+/// The file with the address of the running endpoint, in the state directory.
 const RUNNING: &str = "web/running.json";
 
 /// The file that the endpoint holds locked.
@@ -136,7 +137,7 @@ struct RevokeArgs {
     all: bool,
 }
 
-/// Why something is not done.
+/// The reason why a verb of `web` has not done its work.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -177,7 +178,7 @@ enum Failure {
 #[derive(Debug, Serialize, Deserialize)]
 struct Running {
     address: SocketAddr,
-    /// The first further name under which it is addressed.
+    /// The first of the further names by which the endpoint is addressed.
     host: Option<String>,
 }
 
@@ -227,7 +228,8 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     let state = serve::state()?;
     let _lock = taken_lock(&state)?;
     let path = state.join(RUNNING);
-    // An endpoint that was killed has left it, and its port can be somebody else's now.
+    // An endpoint that was killed has left this file, and its port may now belong to another
+    // program.
     state_file::remove(&path)?;
     CredentialStore::new(&state).revoke_all_but_tokens()?;
     let listener = listen(args.listen.0).await?;
@@ -253,7 +255,8 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     let closing = shutdown.closing.clone();
     let serving = web::serve(listener, (state, authorities), board, closing);
     let forgetting = async {
-        // No link is made for a port that is given up while the last connections end.
+        // The file is removed as soon as the end begins: no link may be made for a port that is
+        // given up while the last connections end.
         shutdown.closing.cancelled().await;
         state_file::remove(&path)
     };
@@ -281,7 +284,7 @@ fn endpoint_lock(state: &Path) -> Result<File, FileError> {
     state_file::open_to_lock(&path).map_err(state_file::about(&path))
 }
 
-/// Where the endpoint listens that holds the lock.
+/// The address at which the endpoint that holds the lock listens.
 fn running(state: &Path) -> Result<Running, Failure> {
     let path = state.join(RUNNING);
     let file = state_file::open(&path)?.ok_or(Failure::NotReady)?;
@@ -291,7 +294,7 @@ fn running(state: &Path) -> Result<Running, Failure> {
 
 /// Whether `codex-mcp web` serves this user, here or in another process.
 pub(super) fn is_running(state: &Path) -> Result<bool, FileError> {
-    // Several can look at once, as a shared lock is refused by an endpoint alone.
+    // Several processes can check this at once, as only an endpoint refuses a shared lock.
     match endpoint_lock(state)?.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
@@ -299,7 +302,7 @@ pub(super) fn is_running(state: &Path) -> Result<bool, FileError> {
     }
 }
 
-/// Takes the place of the endpoint, unless another process has it.
+/// Takes the endpoint's lock, unless another endpoint holds it.
 fn taken_lock(state: &Path) -> Result<File, Failure> {
     let lock = endpoint_lock(state)?;
     loop {
@@ -308,7 +311,7 @@ fn taken_lock(state: &Path) -> Result<File, Failure> {
             Err(TryLockError::WouldBlock) if is_running(state)? => {
                 return Err(Failure::Running(running(state)?));
             }
-            // Somebody only looked.
+            // Another process was only checking.
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => {
                 return Err(state_file::about(&state.join(LOCK))(error).into());
@@ -356,7 +359,7 @@ fn show_link(state: &Path, running: &Running, scope: Scope) -> Result<(), Failur
     let link = format!("http://{host}/login?code={}", code.reveal());
     let mut out = output::stdout();
     let is_for_others = match address.ip() {
-        // The name of the link means each reader's own machine.
+        // The name in the link means the machine of whoever reads it.
         ip if ip.is_unspecified() => running.host.is_some(),
         ip => !ip.is_loopback(),
     };
@@ -440,7 +443,8 @@ fn revoke(args: &RevokeArgs) -> Result<ExitCode, Failure> {
         output::answer(&format!("{count} revoked"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // All are revoked before anything is printed, as nobody may read it.
+    // All tokens are revoked before anything is printed, as printing fails if nobody reads the
+    // output.
     let (revoked, unknown): (Vec<&String>, Vec<&String>) =
         store.change(|all| args.ids.iter().partition(|id| all.revoke(id)))?;
     for id in &unknown {

@@ -19,7 +19,8 @@ use super::{jobs, serve, threads, work_list};
 
 /// The board of this user. `state` is the state directory.
 pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
-    // What somebody begins here continues when the connection ends, so nothing is summed up then.
+    // Work that a person begins here continues when the connection ends, so no summary is needed
+    // then.
     let connections = Connections {
         classic: connector(config, &["serve", "--no-summaries"]),
         sessions: connector(config, &["serve", "--no-summaries", "--api", "sessions"]),
@@ -43,13 +44,13 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
     )
 }
 
-/// The hosts. Where there are bounds, a session of a host for other environments may exceed them, and
-/// so may one of our host that began under others.
+/// The hosts. If there are bounds, a session of a host for other environments may exceed them, and
+/// so may a session of our own host that began under other bounds.
 fn hosts(config: &Config, state: &Path) -> Hosts {
     let hosts = Hosts::new(state.to_owned());
     let bounds = config.bounds();
     match bounds.is_any() {
-        // Without an endpoint, no session is of a host with these bounds.
+        // Without an endpoint, no host has sessions with these bounds.
         true => hosts.bounded_to(
             serve::endpoint().map_or_else(|_| String::new(), |ours| ours.key().to_owned()),
             serve::terms(&bounds),
@@ -68,7 +69,7 @@ fn connector(config: &Config, args: &[&str]) -> Arc<Connect> {
     })
 }
 
-/// The program with its configuration, which is read anew for each call.
+/// The program with its configuration, which is read again for each call.
 struct Configured;
 
 impl Program for Configured {

@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Run,
 }
 
-/// Some work under way.
+/// A piece of work that has not ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Work {
     pub(super) id: String,
@@ -49,14 +49,15 @@ pub(super) struct Work {
     pub(super) created_at: SystemTime,
     /// The name of a job, or the beginning of the first prompt of a session.
     pub(super) task: Option<String>,
-    /// What it does, or waits for.
+    /// The step that it does, or the event for which it waits.
     pub(super) doing: Option<Doing>,
     pub(super) tokens: Option<u64>,
     pub(super) directory: Option<String>,
     pub(super) thread_id: Option<String>,
 }
 
-/// What some work does, or waits for. As text and JSON, a step has its time so far.
+/// The step that a piece of work does, or the event for which it waits. In text and JSON, a step
+/// has its time so far.
 #[derive(Debug, Clone)]
 pub(super) struct Doing {
     pub(super) words: String,
@@ -64,7 +65,8 @@ pub(super) struct Doing {
     pub(super) since: Option<SystemTime>,
 }
 
-/// The time does not count: each look would find a change, and hosts work out anew when a step began.
+/// The time is not compared: each look would find a change, as hosts compute the beginning of a
+/// step again each time.
 impl PartialEq for Doing {
     fn eq(&self, other: &Self) -> bool {
         self.words == other.words
@@ -105,7 +107,7 @@ impl Work {
     }
 }
 
-/// The sessions of all hosts. `silent` gets the reason why a host does not answer.
+/// The sessions of all hosts. `silent` is told why a host does not answer.
 pub(super) async fn sessions(
     mut silent: impl FnMut(ConnectError),
 ) -> Result<Vec<Work>, HostEndpointError> {
@@ -140,13 +142,12 @@ fn of_session(session: SessionSummary) -> Work {
     }
 }
 
-/// Whether there is a store of jobs. One that does not exist yet is not created to find no jobs
-/// in it.
+/// Whether there is a store of jobs. A missing store is not created, as it would have no jobs.
 pub(super) fn has_store(config: &Config) -> bool {
     has_store_at(&config.jobs.store.value)
 }
 
-/// The same of a location.
+/// Whether there is a store of jobs at a location.
 pub(super) fn has_store_at(store: &Location) -> bool {
     store.path().is_none_or(Path::exists)
 }
@@ -169,8 +170,8 @@ pub(super) async fn unfinished_jobs(
     Ok(work)
 }
 
-/// The same without any effect: a worker is not started, and no file is written. A missing store
-/// has no jobs.
+/// The jobs and runs that wait or run, without any effect: no worker is started, and no file is
+/// written. A missing store has no jobs.
 pub(super) async fn inspect_jobs(config: &Config) -> Result<Vec<Work>, StoreError> {
     if !has_store(config) {
         return Ok(Vec::new());

@@ -100,7 +100,7 @@ pub(super) struct Args {
     heartbeat_ms: Option<Duration>,
 }
 
-/// How long a worker stays without work.
+/// The time for which a worker stays without work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IdleTimeout {
     For(Duration),
@@ -143,7 +143,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             tracing::error!("{error}");
             if args.on_demand {
-                // If nobody reads it, the log has the error.
+                // If nobody reads the announcement, the log has the error.
                 let _ = start::announce(&error.to_string());
             }
             ExitCode::FAILURE

@@ -1,5 +1,5 @@
-//! The error of a verb that the state of the work does not allow: one wording for sessions, jobs and
-//! runs.
+//! The error of a verb that the state of the work does not allow, with the same wording for
+//! sessions, jobs and runs.
 
 use codex_engine::logic::action::Decision;
 use job_queue::service::Response;

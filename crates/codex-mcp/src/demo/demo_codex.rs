@@ -119,7 +119,7 @@ impl DemoCodex {
         Ok(Self::new(codex, Origin::Cache)?)
     }
 
-    /// The paths are used from other directories than ours.
+    /// The paths become absolute, as they are used in directories other than the current one.
     fn new(mut codex: CodexBinary, origin: Origin) -> io::Result<Self> {
         codex.chosen = absolute(codex.chosen)?;
         codex.native = absolute(codex.native)?;

@@ -1,8 +1,7 @@
-//! A Codex of the demo's own, for a machine that has none: installed once with
-//! npm, in the user's cache.
+//! Installs a Codex for the demo on a machine that has none: once, with npm, in the user's cache.
 //!
-//! The directory of a release is complete as soon as it has its name: npm works in
-//! another one beside it, which is then renamed.
+//! A directory with the name of a release is always complete: npm works in another directory next
+//! to it, which is then renamed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use common::text::wrapped;
 use super::message::summary;
 use super::wire::{Direction, TappedMessage};
 
-/// Columns, the width that every terminal has.
+/// The width in columns, which every terminal has.
 const WIDTH: usize = 80;
 
 const HEADING: Style = AnsiColor::Cyan.on_default().bold();

@@ -67,7 +67,7 @@ impl Server {
     }
 }
 
-/// An MCP client with a user who says yes.
+/// An MCP client whose user accepts everything.
 pub(super) struct Client;
 
 impl ClientHandler for Client {

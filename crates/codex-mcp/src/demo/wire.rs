@@ -1,7 +1,8 @@
-//! The demo's end of the connection to `codex-mcp serve`, with a tap.
+//! The demo's end of the connection to `codex-mcp serve`, which also passes on each line for
+//! display.
 //!
-//! The demo shows the lines themselves, in the order in which they pass, and not rmcp's types,
-//! which lack the members that Codex adds to those of MCP.
+//! The demo shows the lines themselves, in the order in which they pass. rmcp's types would lack
+//! the members that Codex adds to those of MCP.
 
 use std::io;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ use tokio::time::sleep;
 use super::tail::quoted_output;
 use crate::writable_state::{self, REMEDY, WritableState};
 
-/// The directory of demos, below the state directory.
+/// The directory for demos, below the state directory.
 const PLACE: &str = "demo";
 
 /// How long git may take for one of our commands.
@@ -156,8 +156,8 @@ impl Workspace {
         self.root.join("project")
     }
 
-    /// A program that uses this directory alone: it sees no files of the user, no repository from
-    /// our environment (as a git hook has), and no proxy between it and the model.
+    /// A program that uses only this directory: it sees no files of the user, no repository from
+    /// our environment (which a git hook would set), and no proxy between itself and the model.
     pub(super) fn program<A: AsRef<std::ffi::OsStr>>(
         &self,
         path: &Path,
@@ -252,11 +252,11 @@ impl Workspace {
     }
 }
 
-/// Removes a directory with its content. A missing directory is no error.
+/// Removes a directory with its content. A missing directory does not count as an error.
 ///
 /// # Errors
 ///
-/// When the directory cannot be removed within three seconds of retries.
+/// If the directory cannot be removed within three seconds of retries.
 pub(super) async fn remove(directory: TempDir) -> io::Result<()> {
     let mut attempt = 1;
     loop {

@@ -1,5 +1,5 @@
-//! Codex and its login in brief: what can be found out in the time of two short programs. Nothing
-//! of Codex is started that stays, and no file is written.
+//! Codex and its login in brief: the facts that two short programs can report. No process of Codex
+//! is left running, and no file is written.
 
 use std::time::Duration;
 
@@ -33,11 +33,11 @@ pub(crate) enum CodexState {
 /// The state of the login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoginState {
-    /// The model provider can be used: how.
+    /// The model provider can be used; the text says how.
     Usable(String),
-    /// Codex is not logged in; this command does that.
+    /// Codex is not logged in; the text is the command that logs in.
     Missing(String),
-    /// Something else is wrong, or the state is not known: what.
+    /// Something else is wrong, or the state is unknown; the text says what.
     Unclear(String),
 }
 

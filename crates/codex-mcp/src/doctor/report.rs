@@ -66,7 +66,7 @@ impl Check {
     }
 }
 
-/// What a finding means for work.
+/// The effect of a finding on work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {

@@ -17,8 +17,7 @@ const SHOWN: [&str; 5] = [
     "profile",
 ];
 
-/// The provider where none is set, and the only one of Codex's own that wants
-/// an OpenAI login.
+/// The default provider. Of Codex's own providers, it is the only one that needs an OpenAI login.
 const OPENAI: &str = "openai";
 
 /// Codex's settings outside of any repository.
@@ -44,7 +43,7 @@ pub enum Credential {
         /// The provider's instructions for getting a key.
         instructions: Option<String>,
     },
-    /// None that Codex knows of.
+    /// The provider needs no credential that Codex knows of.
     Nothing {
         /// The provider.
         provider: String,
@@ -67,8 +66,7 @@ impl Settings {
     }
 }
 
-/// Text without its quotes, and of a table (a detailed approval policy) its
-/// name alone.
+/// A text without its quotes; of a table (a detailed approval policy), only the name.
 fn in_words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

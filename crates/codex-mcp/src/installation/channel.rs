@@ -30,7 +30,8 @@ pub(crate) enum Channel {
     Unknown,
 }
 
-/// Where our image has the program. One that lies elsewhere in a container was put there by hand.
+/// The directory of the program in our container image. A copy elsewhere in a container was put
+/// there by hand.
 const IN_IMAGE: &str = "/usr/local/bin";
 
 /// The facts that decide in addition to the path.
@@ -49,8 +50,8 @@ pub(crate) struct Surroundings {
 }
 
 impl Channel {
-    /// The channel of the executable at `program`, a path without links. A place that only one
-    /// channel uses decides first: a container can have a program of each of them.
+    /// The channel of the executable at `program`, a path without links. If only one channel uses
+    /// that place, the place decides: a container can contain copies from every channel.
     pub(crate) fn of(program: &Path, around: &Surroundings) -> Self {
         let has = |name: &str| program.components().any(|part| part.as_os_str() == name);
         let is_in = |directory: Option<&PathBuf>, below: &str| {
@@ -84,8 +85,8 @@ impl Channel {
         self.into()
     }
 
-    /// How to update this copy: a command, or words where there is no single one. The address of
-    /// the `repository` is empty if it is not known.
+    /// The way to update this copy: a command, or an explanation if there is no single command. The
+    /// address of the `repository` is empty if it is not known.
     pub(crate) fn update(self, repository: &str) -> String {
         let words = match self {
             Self::Npm => return format!("`npm install -g {OWN_PACKAGE}@latest`"),
@@ -139,7 +140,8 @@ pub(super) fn possible_targets(program: &Path) -> impl Iterator<Item = &Path> {
     program.ancestors().skip(2).take(3)
 }
 
-/// The path of a running program whose file was replaced: Linux adds a word to it.
+/// The path of a running program, without the word that Linux adds if the program's file was
+/// replaced.
 ///
 /// Source: `/proc/pid/exe` in proc_pid_exe(5).
 pub(super) fn without_deletion_mark(program: PathBuf) -> PathBuf {

@@ -1,4 +1,4 @@
-//! Candidates, and which of them are offered. Decides only.
+//! The candidates, and the choice of those that are offered. This module only decides.
 
 use clap_complete::engine::CompletionCandidate;
 use common::secrets::mask;
@@ -8,7 +8,7 @@ use job_queue::logic::JobState;
 use super::MOST;
 use crate::cli::work_list::{Kind, Work};
 
-/// The longest description, in bytes. Models and users write them.
+/// The longest description, in bytes. Its text comes from models and users.
 const LONGEST_DESCRIPTION: usize = 100;
 
 /// The longest value, in bytes.
@@ -24,15 +24,15 @@ pub(super) struct Candidate {
 /// The jobs and sessions that a verb can be used on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobChoice {
-    /// Those in which Codex asks something.
+    /// Work in which Codex asks something.
     Asking,
-    /// Those in which Codex works.
+    /// Work in which Codex works at present.
     Running,
-    /// Those that have not ended.
+    /// Work that has not ended.
     Unfinished,
     /// Sessions only.
     Sessions,
-    /// Also jobs that have ended.
+    /// All work, including jobs that have ended.
     All,
 }
 
@@ -48,7 +48,7 @@ impl JobChoice {
         }
     }
 
-    /// Whether it has work that has not ended.
+    /// Whether the choice includes this work, which has not ended.
     pub(super) fn has(self, work: &Work) -> bool {
         match self {
             Self::Asking => work.is_asking(),
@@ -82,7 +82,7 @@ impl Candidate {
     }
 }
 
-/// Whether no shell sees more than one word in a text. bash inserts a candidate without quotes.
+/// Whether every shell reads a text as one word at most. bash inserts a candidate without quotes.
 pub(super) fn is_plain(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty()

@@ -1,4 +1,5 @@
-//! Finds the candidates, for reading only. What cannot be found is left out, silently.
+//! Finds the candidates, without changing anything. Candidates that cannot be found are left out
+//! silently.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use super::candidate::{Candidate, JobChoice};
 use crate::cli::runtime;
 use crate::cli::work_list::{self, Work};
 
-/// The most jobs that have ended, and threads of jobs: those of the last time.
+/// The most ended jobs, and the most threads of jobs, that are offered: the newest ones.
 const RECENT: u32 = 30;
 
 /// Sessions, jobs and runs.
@@ -34,7 +35,7 @@ pub(super) fn work(choice: JobChoice) -> Vec<Candidate> {
     })
 }
 
-/// Jobs and runs of a store; `None` is that of the configuration.
+/// Jobs and runs of a store; `None` stands for the configured store.
 pub(super) fn jobs(choice: JobChoice, store: Option<Location>) -> Vec<Candidate> {
     with_config(store, async |config| {
         let work = work_list::inspect_jobs(config).await.unwrap_or_default();
@@ -91,8 +92,8 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<Candidate> {
     names.map(|name| Candidate::new(name, "")).collect()
 }
 
-/// Finds something by the configuration. A directory of state that is not known has
-/// nothing: the current directory may be a stranger's.
+/// Finds candidates with the configuration. If the state directory is unknown, there are none: a
+/// relative path would lead to the current directory, which may be a stranger's.
 fn with_config(
     store: Option<Location>,
     find: impl AsyncFnOnce(&Config) -> Vec<Candidate>,

@@ -35,11 +35,11 @@ use candidate::{Candidate, JobChoice};
 /// The variable with the shell's name, in the environment of a process that completes.
 const VARIABLE: &str = "_CODEX_MCP_COMPLETE";
 
-/// The program that shells run: the one that PATH has when they complete, so that it and the
-/// engine's script stay together after an update.
+/// The program that shells run: the one that is on PATH when they complete, so that the program and
+/// the engine's script match after an update.
 const PROGRAM: &str = "codex-mcp";
 
-/// How long a completion may take to find what it offers, in addition to the start of the process.
+/// The time limit for finding candidates, in addition to the start of the process.
 const LIMIT: Duration = Duration::from_millis(700);
 
 /// The most candidates of one kind.
@@ -115,8 +115,9 @@ fn offering(find: impl Fn() -> Vec<Candidate> + Send + Sync + 'static) -> ArgVal
     })
 }
 
-/// A completer that offers nothing if it has not ended within [`LIMIT`]. A file system that hangs
-/// would block any other limit; here, the end of the process ends the thread.
+/// A completer that offers nothing if it has not ended within [`LIMIT`]. It runs on a separate
+/// thread, which ends with the process: a file system that hangs would block any other kind of
+/// limit.
 fn in_time(
     complete: impl Fn(&OsStr) -> Vec<CompletionCandidate> + Send + Sync + 'static,
 ) -> ArgValueCompleter {

@@ -1,5 +1,6 @@
-//! Paths. bash inserts a candidate without quotes, so a file whose name has a special character is
-//! not offered: a repository may have one that would be run as a command.
+//! Completes paths. bash inserts a candidate without quotes, so a file whose name has a special
+//! character is not offered: a repository could contain a file whose name would be run as a
+//! command.
 
 use std::ffi::OsStr;
 
@@ -12,8 +13,8 @@ pub(super) fn complete(begun: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
-/// Whether a shell sees one word in a path, and no option. A tilde is the user's home, which was
-/// looked up there.
+/// Whether a shell reads a path as one word that is not an option. A tilde is the user's home, in
+/// which the path was looked up.
 fn is_plain(path: &str) -> bool {
     let rest = path.strip_prefix("~/").unwrap_or(path);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.,+@%/".contains(&byte);

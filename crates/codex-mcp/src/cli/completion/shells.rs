@@ -1,4 +1,4 @@
-//! The shells that the engine knows, with what its scripts lack.
+//! The shells that the engine knows, with additions that its scripts need.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -12,8 +12,8 @@ pub(super) const fn all() -> Shells<'static> {
     Shells(&[&FallingBack, &Elvish, &Fish, &Powershell, &Zsh])
 }
 
-/// bash, which completes file names itself where nothing is offered: it quotes them, and offers
-/// also those with special characters.
+/// bash, which completes file names itself if nothing is offered: it quotes them, and so also
+/// offers names with special characters.
 struct FallingBack;
 
 impl EnvCompleter for FallingBack {

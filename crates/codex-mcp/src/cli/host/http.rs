@@ -1,7 +1,7 @@
 //! The HTTP endpoint that a host also serves if `http` is set.
 //!
-//! It is `codex-mcp web` in a process of its own. Of several hosts, the first has it; when that host
-//! ends, another one starts it again.
+//! The endpoint is `codex-mcp web` in a separate process. If there are several hosts, the first one
+//! has the endpoint; when that host ends, another host starts it again.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,7 +23,7 @@ const LOOK_AFTER: Duration = Duration::from_secs(5);
 /// The longest log line of the endpoint, in bytes.
 const LOGGED: usize = 1000;
 
-/// Keeps the endpoint running. It ends when this is dropped.
+/// Keeps the endpoint running. The endpoint ends when this future is dropped.
 pub(super) async fn keep(address: SocketAddr, state: &Path) -> Infallible {
     loop {
         match web::is_running(state) {
@@ -38,11 +38,12 @@ pub(super) async fn keep(address: SocketAddr, state: &Path) -> Infallible {
     }
 }
 
-/// Serves until the endpoint ends. What it complains about goes into our log.
+/// Runs the endpoint until it ends. Its error messages go into our log.
 async fn serve(address: SocketAddr) -> io::Result<Exit> {
     let address = address.to_string();
     let program = Program {
-        // A client finds the host by the environment, which has to be the host's.
+        // A client finds the host by its environment, so the endpoint needs the environment of the
+        // host.
         env: own_secrets(),
         lookup: Lookup::AsTheUser,
         ..Program::new(

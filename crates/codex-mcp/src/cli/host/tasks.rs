@@ -1,4 +1,4 @@
-//! The tasks of a host, and the way from one host to the tasks of another.
+//! The tasks of a host, and the access of a host to the tasks of other hosts.
 
 use std::io;
 use std::sync::Arc;
@@ -55,11 +55,11 @@ async fn ask(endpoint: &HostEndpoint, request: &TaskRequest) -> Result<AskedHost
     }
 }
 
-/// Whether the tasks of a host that does not listen may be there again soon: the host is starting or
-/// ending, or the next host can take over its app-servers.
+/// Whether the tasks of a host that does not listen may soon be available again: the host is
+/// starting or ending, or the next host can take over its app-servers.
 async fn is_absent(endpoint: &HostEndpoint) -> io::Result<bool> {
-    // The guards of a host that is ending let nobody else in. The next host may take the endpoint
-    // while they are looked at.
+    // The guards of a host that is ending refuse all other connections. The next host may take the
+    // endpoint while they are examined, so the endpoint is checked again after that.
     Ok(endpoint.is_taken()? || endpoint.has_waiting_app_servers().await || endpoint.is_taken()?)
 }
 

@@ -14,18 +14,19 @@ use tokio::time::sleep;
 
 use crate::cli::work;
 
-/// How often the sessions are looked at for changes. A look costs some microseconds.
+/// The interval between two checks of the sessions for changes. A check costs some microseconds.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
 /// The pause after news of a session, in which further news gather: Codex can write thousands of
 /// pieces of text in a second.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// How many events are told at once.
+/// The most events in one answer.
 const PAGE: usize = 32;
 
-/// How much of JSON an answer gets, in bytes, if it has more than one piece of news. The longest piece is
-/// a diff of 1 MiB, which takes six times as much in JSON if it is all control characters.
+/// The greatest size in bytes of the JSON of an answer with more than one piece of news. The
+/// longest piece is a diff of 1 MiB, whose JSON is six times as long if it consists of control
+/// characters.
 const PART: usize = 2 << 20;
 
 /// The answers to a watcher.
@@ -75,12 +76,12 @@ struct SessionWatcher {
     cursor: FollowCursor,
     /// The number of the next prompt.
     next_prompt: u64,
-    /// The diff that was told.
+    /// The diff that was sent last.
     diff: String,
 }
 
 impl SessionWatcher {
-    /// The news that was not sent yet. A prompt comes before the first event after it.
+    /// The news that has not been sent yet. A prompt comes before the first event that follows it.
     fn news(&mut self) -> Vec<SessionNews> {
         let mut prompts = self
             .session
@@ -126,7 +127,8 @@ fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
         loop {
             changes.mark_unchanged();
             let news = watcher.news();
-            // The first answer comes at once, so that a watcher knows that it has all there is.
+            // The first answer comes at once, even if it is empty: the watcher then knows that it
+            // has everything.
             if !news.is_empty() || !has_begun {
                 let (first, next) = (watcher.session.first_event(), watcher.cursor.next());
                 return Some((parts(news, first, next), (watcher, true)));
@@ -138,17 +140,17 @@ fn events(session: SessionHandle, from: u64) -> impl Stream<Item = Answer> {
     tellings.flat_map(|parts| stream::iter(parts).map(Answer::Session))
 }
 
-/// News as answers that are not too long, at least one. Whoever has had one of them continues with the
-/// first event of the next.
+/// Splits news into answers that are not too long, at least one. A watcher that has received one of
+/// them can continue with the first event of the next.
 fn parts(news: Vec<SessionNews>, first: u64, next: u64) -> Vec<SessionAnswer> {
-    // Mostly there is one piece, which is not measured.
+    // Usually there is one piece, which is sent without being measured.
     if news.len() < 2 {
         return vec![SessionAnswer::News { news, first, next }];
     }
     let mut parts = vec![Vec::new()];
     let mut room = PART;
     for one in news {
-        // What cannot be written fails with its answer.
+        // A piece that cannot be serialized makes its answer fail later.
         let length = serde_json::to_string(&one).map_or(0, |json| json.len());
         if length > room && parts.last().is_some_and(|part| !part.is_empty()) {
             parts.push(Vec::new());

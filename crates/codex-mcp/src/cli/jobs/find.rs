@@ -6,7 +6,7 @@ use job_queue::store::Job;
 
 use super::failure::Failure;
 
-/// How many characters of an ID are shown: enough to identify a job among thousands.
+/// The number of characters of an ID that are shown: enough to identify a job among thousands.
 pub(super) const SHORT: usize = 8;
 
 /// Resolves the ID of a job.

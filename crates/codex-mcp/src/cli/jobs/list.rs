@@ -155,7 +155,7 @@ fn print(listed: &JobList, filter: &JobFilter, marks: &Marks) -> Result<(), Fail
     Ok(())
 }
 
-/// Writes jobs as a table, in colours, with a mark at those with problems.
+/// Writes jobs as a table, in colours, and marks those with problems.
 pub(super) fn write_table(
     jobs: &[JobSummary],
     marks: &Marks,

@@ -22,7 +22,7 @@ use crate::cli::stored::complain;
 use crate::cli::times::took;
 use crate::cli::values::number_within;
 
-/// How many events are read at once: each may be long.
+/// The number of events that are read at once. It is small, as each event may be long.
 const PAGE: u32 = 50;
 
 const MEANING: &str = "\
@@ -192,7 +192,7 @@ impl LogReader<'_> {
             (_, 0) => progress.say("there are no events of this job"),
             _ => {}
         }
-        // No event says that.
+        // No event reports this state.
         if follow || job.state == JobState::Cancelled {
             progress.say(&ended_in_words(job));
         }

@@ -174,7 +174,8 @@ fn must_exist(store: &Location) -> Result<(), Failure> {
     }
 }
 
-/// A named store is created in a directory that exists: in another, its path is mistyped.
+/// A named store is created only in a directory that exists: otherwise, its path is probably
+/// mistyped.
 fn directory_must_exist(store: &Location) -> Result<(), Failure> {
     match store.path().and_then(Path::parent) {
         Some(directory) if !directory.is_dir() => Err(Failure::Cannot(format!(

@@ -1,4 +1,4 @@
-//! Alternatives when the state of a job does not allow a verb.
+//! The alternatives to a verb that the state of a job does not allow.
 
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::{InstructError, Jobs, JobsError};

@@ -75,7 +75,7 @@ impl Args {
         };
         let spec = match job.origin {
             Origin::ThisMachine => without_masked(&job, spec),
-            // The access that an unproven job asked for does not count.
+            // The access that an unproven job requested is not used.
             Origin::Unproven => JobSpec {
                 sandbox: None,
                 profile: None,
@@ -311,8 +311,8 @@ fn spec(job: &Job, config: &Config) -> Result<JobSpec, Failure> {
     })
 }
 
-/// The worktree that a run has left. No signature covers a result, so the path counts only below
-/// the directory of this machine's worktrees.
+/// The worktree that a run has left behind. Results are not signed, so the path is used only if it
+/// is below the directory of this machine's worktrees.
 fn worktree<'a>(job: &'a Job, config: &Config) -> Option<&'a str> {
     let path = job.result.as_ref()?.pointer("/run/worktree/path")?;
     let path = path.as_str()?;

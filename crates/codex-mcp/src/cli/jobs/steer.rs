@@ -37,7 +37,7 @@ impl Args {
     }
 }
 
-/// Sends Codex a message, or else stdin, during a job.
+/// Sends a message, or else the text on stdin, to Codex while it works on a job.
 pub(in crate::cli) async fn steer(
     jobs: &Jobs,
     job: &JobPrefix,

@@ -24,7 +24,8 @@ use crate::cli::runtime::unless_interrupted;
 use crate::cli::stored::complain;
 use crate::cli::times::took;
 
-/// How many events are read at once, and how many past events are searched for the latest step.
+/// The number of events that are read at once, and of past events that are searched for the latest
+/// step.
 const PAGE: u32 = 50;
 const PAST: u32 = TAIL;
 
@@ -242,7 +243,8 @@ impl<'a> WaitedJob<'a> {
         watcher: &mut JobWatcher<'_>,
         progress: &mut ProgressLine,
     ) -> Result<(), Failure> {
-        // The earlier events are read before the state: what a queued job does later is printed.
+        // The earlier events are read before the state, so that everything a queued job does later
+        // is printed.
         let earlier = match self.read {
             Some(_) => None,
             None => {

@@ -1,5 +1,5 @@
-//! `codex-mcp` alone: the state of everything in some lines, and the next useful command. Where
-//! stdin is no terminal, a client has started the program, and it serves.
+//! `codex-mcp` without a verb: shows the state of everything in some lines, and the next useful
+//! command. If stdin is not a terminal, a client has started the program, and it serves instead.
 //!
 //! Nothing is changed: no host or worker is started, and no file is written.
 
@@ -23,7 +23,7 @@ const NARROWEST: usize = 80;
 /// The width of the labels, with the gap behind them.
 const LABEL_WIDTH: usize = 9;
 
-/// Whether a person has started the program, who would wait for a server in vain.
+/// Whether a person has started the program. To a person, a server would only seem to hang.
 pub(super) fn is_wanted() -> bool {
     io::stdin().is_terminal()
 }
@@ -40,7 +40,7 @@ fn show() -> Result<ExitCode, Failure> {
     let gathered = runtime::block_on(gather::gather(config));
     let no_runtime = |error| Failure::Missing(format!("cannot start the runtime: {error}"));
     let state = gathered.map_err(no_runtime)?;
-    // Some terminals have no size.
+    // Some terminals report no size.
     let columns = output::stdout_columns().map(|columns| columns.max(NARROWEST));
     let mut out = output::stdout();
     for line in in_lines(&state) {

@@ -1,4 +1,4 @@
-//! The state in lines, and the next useful command. Decides only.
+//! The state in lines, and the next useful command. This module only decides.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub(super) enum WorkState {
     Unknown(String),
 }
 
-/// How a line is meant.
+/// The meaning of a line, from which its colour follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -178,8 +178,8 @@ fn reason(text: &str) -> String {
     one_line(text, LONGEST_REASON)
 }
 
-/// The next useful command: answers first, as Codex waits for them, and then what has to be there
-/// before anything else works.
+/// The next useful command. Answers come first, as Codex waits for them, and then whatever is
+/// needed before anything else works.
 pub(super) fn next(state: &State) -> Next {
     let of = |command: &str, purpose| Next {
         command: command.to_owned(),

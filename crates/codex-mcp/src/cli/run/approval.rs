@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long the next line that was typed before a question may take to reach us.
+/// The time that the next line may take to reach us if it was typed before a question.
 const IN_TRANSIT: Duration = Duration::from_millis(50);
 
 /// How many unread lines are kept.
@@ -39,7 +39,7 @@ pub(super) trait Dialog {
 /// Answers approval requests, by policy or by asking a person.
 pub(super) struct Approver {
     approve: Approve,
-    /// The lines that the person types, for one question at a time. Nothing is read before the
+    /// The lines that the person types, used by one question at a time. No line is read before the
     /// first question.
     person: Mutex<Option<mpsc::Receiver<String>>>,
 }
@@ -52,7 +52,7 @@ impl Approver {
         }
     }
 
-    /// The answer, at `until` at the latest.
+    /// Decides on an approval request, by the time `until` at the latest.
     pub(super) async fn decide(
         &self,
         ask: &Ask,

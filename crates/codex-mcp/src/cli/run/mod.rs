@@ -51,8 +51,8 @@ use show::RunDisplay;
 
 pub(super) use args::Args;
 
-/// How much longer a question stays open in the engine than a person may take to answer it, so
-/// that the answer is always ours.
+/// The time by which a question stays open in the engine longer than a person may take to answer
+/// it, so that the answer always comes from us.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -131,7 +131,8 @@ fn interrupted_twice(worktree: Option<&Path>, commits: bool) -> String {
     format!("interrupted twice: exiting now; Codex's changes are kept{place}{commits}")
 }
 
-/// Runs the spec, in a worktree if it asks for one, whose top is noted in `top`.
+/// Runs the spec, in a worktree if the spec requests one. The top of the worktree is stored in
+/// `top`.
 async fn perform(
     args: &Args,
     config: &Config,
@@ -410,7 +411,8 @@ async fn check_notifiers(
 fn evidence(args: &Args, config: &Config, top: &Path) -> Result<EvidenceFile, Failure> {
     let directory = config.jobs.state.join("runs");
     let (path, made) = match args.evidence() {
-        // Codex could change it, and it would change the work that is checked.
+        // Codex could change a file there, and the file itself would change the work that is
+        // checked.
         Some(path) if resolved(path).starts_with(top) => {
             let why = "it is where Codex works; name a file outside of the repository";
             (path, Err(io::Error::other(why)))

@@ -32,8 +32,8 @@ pub(super) struct Continuation {
     /// The command, quoted for a shell.
     #[serde(rename = "resume_command", skip_serializing_if = "Option::is_none")]
     pub(super) command: Option<String>,
-    /// What to add to the command; or, without one, what to do first and the command for
-    /// after that: a line.
+    /// One line: what to add to the command; or, if there is no command, what to do first, and the
+    /// command for after that.
     #[serde(rename = "resume_hint", skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
 }

@@ -71,8 +71,8 @@ pub(in crate::cli) fn all_endpoints() -> Result<Vec<HostEndpoint>, HostEndpointE
     HostEndpoint::all(&state()?).map_err(HostEndpointError::Directory)
 }
 
-/// What differs between the files of two builds of this program. Except on Linux, the file may be
-/// newer than this process, and the next host is started from it. So our version does not count.
+/// Identifies the build of this program by its file. Except on Linux, the file may be newer than
+/// this process, and the next host is started from it; so our own version is not used.
 fn program() -> io::Result<String> {
     let about = std::fs::metadata(own_executable()?)?;
     let (device, inode, length) = (about.dev(), about.ino(), about.len());

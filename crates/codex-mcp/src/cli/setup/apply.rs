@@ -20,9 +20,9 @@ pub(super) struct Applied {
     pub(super) change: Change,
     /// Whether the file was written.
     pub(super) is_written: bool,
-    /// The copy of the file from before.
+    /// The copy of the file as it was before the change.
     pub(super) copy: Option<PathBuf>,
-    /// Why it was not made.
+    /// The reason why the change was not made.
     pub(super) error: Option<ChangeError>,
     /// Problems of a change that was made all the same.
     pub(super) notes: Vec<String>,
@@ -44,7 +44,8 @@ impl Applied {
         self.error.is_none() && self.change.action.is_ok()
     }
 
-    /// The change was made. If its receipt is still that of before, it can be removed all the same.
+    /// Notes that the change was made. If its receipt is still the earlier one, the change can be
+    /// removed nevertheless.
     fn made(&mut self, noted: Result<(), ReceiptError>) {
         self.is_written = true;
         if let Err(error) = noted {
@@ -99,7 +100,7 @@ async fn set(
         replaced: replaced(plan, has_receipt),
         texts: texts.map(digest).collect(),
     };
-    // First, so that no crash leaves a change without it.
+    // The receipt is written first, so that no crash leaves a change without one.
     receipts.note(receipt.clone(), |name| !plan.adds(name))?;
     let after = match own_command(request, change, file, plan) {
         None => {
@@ -107,7 +108,8 @@ async fn set(
             plan.after.clone()
         }
         Some(command) => {
-            // It may take a minute, which is longer than others wait for the lock.
+            // The command may take a minute, which is longer than other processes wait for the
+            // lock.
             drop(receipts);
             let failed = run(&command).await.err();
             receipts = Receipts::lock(&request.state)?;
@@ -123,7 +125,7 @@ async fn set(
     Ok(())
 }
 
-/// Removes entries. The file from before is copied, unless it is restored.
+/// Removes entries. The present file is copied first, unless the earlier one is restored.
 fn remove(applied: &mut Applied, receipts: &mut Receipts) -> Result<(), ChangeError> {
     let Ok(Action::Remove { file, removal, .. }) = &applied.change.action else {
         return Ok(());
@@ -178,9 +180,9 @@ fn replaced(plan: &Plan, has_receipt: bool) -> Servers {
     replaced.collect()
 }
 
-/// The command of the client itself that makes the file with the entry. It is used only if there is
-/// no file: those of Claude Code and Codex write the others anew, without comments and what they do
-/// not know.
+/// The client's own command that creates the file with the entry. It is used only if there is no
+/// file yet: the commands of Claude Code and Codex rewrite an existing file, and drop its comments
+/// and everything that they do not know.
 fn own_command(
     request: &Request,
     change: &Change,
@@ -197,7 +199,7 @@ fn own_command(
     Some(Program::new(&path, args))
 }
 
-/// Writes what the client's own command has left out of the file. Returns the text of the file.
+/// Adds to the file what the client's own command has left out. Returns the text of the file.
 fn complete(request: &Request, change: &Change, file: &ConfigFile) -> Result<String, ChangeError> {
     let now = file.reread()?;
     let rest = planned(

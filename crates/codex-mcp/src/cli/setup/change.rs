@@ -48,7 +48,7 @@ pub(super) struct Change {
 
 /// The change of a file.
 pub(super) enum Action {
-    /// Entries are added, or made as they should be.
+    /// Entries are added or corrected.
     Set { file: ConfigFile, plan: Plan },
     /// Entries are removed.
     Remove {
@@ -61,14 +61,15 @@ pub(super) enum Action {
 
 /// The state of a file after its entries are removed.
 pub(super) enum Removal {
-    /// Nothing: there was no file before.
+    /// The file is removed: there was none before.
     File,
-    /// The user's text, byte for byte.
+    /// The file is the user's text again, byte for byte.
     Restored(String),
     /// The file without the entries: it was edited since they were added, or nothing is known of it.
     Edited {
         text: String,
-        /// The entries that are what they were before they were replaced or changed.
+        /// The names of the entries that are again what they were before they were replaced or
+        /// changed.
         put_back: Vec<String>,
         /// Whether the file keeps entries of this program under other names.
         has_others: bool,
@@ -220,8 +221,8 @@ impl Request {
     }
 }
 
-/// The clients that are meant if none is named: to be set up, those that are installed or have
-/// files of their own; to be removed from, all.
+/// The clients that are meant if the user names none. To add the program: those that are installed
+/// or have files of their own. To remove it: all clients.
 pub(super) fn clients(request: &Request) -> Vec<Client> {
     let is_installed = |client: &Client| {
         let has_program = client.programs().iter().any(|name| is_on_path(name));
@@ -235,7 +236,8 @@ pub(super) fn clients(request: &Request) -> Vec<Client> {
     }
 }
 
-/// The program of this name in the directories of [`protected_path`]: it may be run.
+/// The program of this name in the directories of [`protected_path`], from which it is safe to run
+/// programs.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     find_program(name, &protected_path()?)
 }
@@ -260,8 +262,8 @@ pub(super) fn repository_top() -> Option<PathBuf> {
     Repository::around(&here, &ceilings()).map(|repository| repository.root)
 }
 
-/// The changes for these clients. Clients can share a file, that of a repository or one that the user
-/// has linked: each change builds on the one before, and entries are removed once.
+/// The changes for these clients. Clients can share a file, such as that of a repository or one
+/// that the user has linked: each change builds on the previous one, and entries are removed once.
 pub(super) fn plan(request: &Request, clients: &[Client]) -> Result<Vec<Change>, Failure> {
     let mut changes: Vec<Change> = Vec::new();
     for client in clients {
@@ -310,7 +312,7 @@ fn change(
         true => file.and_then(|file| removing(request, client, file)),
     };
     let action = action.transpose()?;
-    // What cannot be read and was not set up has nothing of ours.
+    // A file that cannot be read and was not set up has no entry of ours.
     let is_meant = !request.remove || request.names_clients || is_known(request, &path);
     let is_unwritable = matches!(
         &action,
@@ -454,7 +456,7 @@ fn removing(
     };
     let mut removed = without_entries(&receipts.replaced(file.path()))?;
     if removed.text == text && request.names_clients {
-        // The entries are as the user has written them.
+        // The entries are as the user had written them.
         removed = without_entries(&Servers::new())?;
     }
     if removed.text == text {
@@ -465,7 +467,7 @@ fn removing(
         None => restored(&receipts, &file),
         Some(_) => None,
     };
-    // A change that was noted and then failed has left the text of before.
+    // A change that was noted and then failed has left the earlier text in place.
     let restored = restored.filter(|removal| removal.after() != Some(text));
     let removal = restored.unwrap_or(Removal::Edited {
         text: removed.text,

@@ -52,8 +52,9 @@ impl Launch {
         }
     }
 
-    /// The program. If the client does not pass on all variables, `env` removes the others of ours. It
-    /// sets none, because other users of the machine can read its arguments.
+    /// The program to start. If the client does not pass on all variables, `env` removes the rest
+    /// of our own variables. `env` sets none, because other users of the machine can read its
+    /// arguments.
     fn program(&self) -> Result<Program, String> {
         let path = match self.command.contains('/') {
             true => PathBuf::from(&self.command),
@@ -94,7 +95,7 @@ impl Launch {
         let path = protected_path().map(|value| (PATH.into(), value));
         let written = self.process.env.iter();
         let written = written.map(|(name, value)| (name.into(), value.into()));
-        // A host would stay for ten minutes.
+        // A host would stay for ten minutes after the check.
         let no_host = ("CODEX_MCP_HOST".into(), "false".into());
         path.into_iter().chain(written).chain([no_host]).collect()
     }
@@ -107,8 +108,9 @@ impl Launch {
     }
 }
 
-/// The file of a program that is named without a directory, as entries of repositories name
-/// codex-mcp. If PATH has codex-mcp only where Codex's commands can write, it is this executable.
+/// The file of a program that is named without a directory, as the entries of repositories name
+/// codex-mcp. If PATH has codex-mcp only in directories that Codex's commands can write, the file
+/// is this executable.
 fn file_of(name: &str) -> Result<PathBuf, String> {
     if let Some(file) = program(name) {
         return Ok(file);

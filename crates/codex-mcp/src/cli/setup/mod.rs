@@ -118,8 +118,9 @@ pub(super) struct Args {
     codex_bin: Option<PathBuf>,
 }
 
-/// A name that every client takes. Source: Codex, whose rule is the strictest. It is no option of a
-/// client's command, and no other value in YAML.
+/// Parses a name that every client accepts. The rule is that of Codex, which is the strictest. Such
+/// a name cannot be taken for an option of a client's command, or for another type of value in
+/// YAML.
 fn entry_name(text: &str) -> Result<String, String> {
     let fits = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
@@ -238,7 +239,8 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
 #[derive(Default)]
 struct Outcome {
     applied: Vec<Applied>,
-    /// Whether the server answers, with the entries that start it so: one of each client.
+    /// The different ways in which entries start the server: for each, one entry of each client,
+    /// and whether the server answers.
     checks: Vec<(Vec<CheckedEntry>, Handshake)>,
     /// Whether Codex can work here, if entries were to be written.
     report: Option<Report>,

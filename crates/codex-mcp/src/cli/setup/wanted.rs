@@ -1,5 +1,5 @@
-//! The command that clients are to start, by the options of `setup` and the way this program was
-//! installed.
+//! The command that clients have to start, which depends on the options of `setup` and on how this
+//! program was installed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const VARIABLES: [&str; 6] = [
 /// The entry that the clients are to have.
 pub(super) fn entry(args: &Args) -> Result<WantedEntry, Failure> {
     let (command, env) = match args.project {
-        // Each user of the repository has it elsewhere.
+        // The program is in a different place for each user of the repository.
         true => (vec![OWN_NAME.to_owned()], Vec::new()),
         false => (command().map_err(Failure::NoProgram)?, variables()),
     };
@@ -47,12 +47,13 @@ fn serve_accepts(option: &str, value: &str) -> bool {
     serve_args(&[SERVE, option, value].map(str::to_owned)).is_ok()
 }
 
-/// The words that start this program. Clients that were not started from a shell need its path: that
-/// on PATH if it is this one, as it stays when an update moves what its link leads to, or pnpm's link.
+/// The words that start this program. Clients that were not started from a shell need its path: the
+/// path on PATH if it leads to this program, as that path stays when an update moves the target of
+/// its link; or pnpm's link.
 fn command() -> io::Result<Vec<String>> {
     let copy = Installation::of_this_process();
     if copy.channel == Channel::Npx {
-        // What lies in its cache may be gone tomorrow.
+        // The files in npx's cache may be gone tomorrow.
         return Ok(["npx", "-y", OWN_PACKAGE].map(str::to_owned).to_vec());
     }
     let own = copy.program.ok_or(io::ErrorKind::NotFound)?;

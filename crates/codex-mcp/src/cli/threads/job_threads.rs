@@ -1,4 +1,4 @@
-//! The threads of jobs, which no server has recorded.
+//! The threads of jobs, which are not in the registry of any server.
 
 use std::collections::BTreeMap;
 use std::path::Path;

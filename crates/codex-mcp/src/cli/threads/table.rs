@@ -11,10 +11,10 @@ use common::output::{self, Output};
 
 use crate::cli::table::{self, Cell};
 
-/// The most that is shown at a terminal of a name that somebody has made up, in characters.
+/// The longest part of a made-up name that is shown at a terminal, in characters.
 const LONGEST_NAME: usize = 24;
 
-/// The same of a prompt.
+/// The longest part of a prompt that is shown at a terminal, in characters.
 const LONGEST_PROMPT: usize = 120;
 
 /// The shortest beginning of an id that is shown.
@@ -124,8 +124,8 @@ fn cells(entry: &Entry, now: SystemTime, id_length: usize) -> [Cell; 7] {
     ]
 }
 
-/// Whether a server has the thread. The registry tells ended threads with and without a
-/// summary apart.
+/// The state of a thread: whether a server has it. The registry distinguishes ended threads with
+/// and without a summary.
 fn state(status: &Status) -> (&str, Style) {
     match status {
         Status::Active => ("active", AnsiColor::Green.on_default()),

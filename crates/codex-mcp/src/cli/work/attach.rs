@@ -14,10 +14,10 @@ use super::Failure;
 use super::session::HostedSession;
 use crate::cli::stored::complain;
 
-/// The variable that has the token for the program: its command line can be read by others.
+/// The variable that passes the token to the program, whose command line others can read.
 const TOKEN: &str = "CODEX_MCP_ATTACH_TOKEN";
 
-/// Becomes Codex's program on a session; returns on failure only.
+/// Replaces this process with Codex's program on a session. Returns only on failure.
 pub(super) async fn open(session: &HostedSession) -> Result<io::Error, Failure> {
     if !io::stdin().is_terminal() || !output::stdout_is_terminal() {
         return Err(Failure::NoTerminal);
@@ -31,7 +31,8 @@ pub(super) async fn open(session: &HostedSession) -> Result<io::Error, Failure> 
     Ok(become_program(&program(answer)))
 }
 
-/// Codex's own command to continue has an address and a token that nobody else has.
+/// The advice to the user. Codex's own command to continue would need an address and a token that
+/// nobody else has.
 fn advice(session: &str) -> String {
     format!(
         "the command that Codex prints at its end does not work. To attach again, run `codex-mcp \
@@ -50,8 +51,8 @@ fn program(answer: AttachAnswer) -> Program {
     ];
     let mut program = Program::new(&answer.program, args.map(OsString::from));
     program.env = vec![(TOKEN.into(), answer.token.into())];
-    // Codex asks which of two directories to use if they differ. A path with links is one that was
-    // replaced just now.
+    // If the two directories differ, Codex asks which to use. A path that now contains links has
+    // just been replaced.
     let is_itself =
         |directory: &PathBuf| fs::canonicalize(directory).is_ok_and(|it| it == *directory);
     program.cwd = answer.directory.filter(is_itself);

@@ -61,7 +61,7 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
     }
 }
 
-/// Prints the open questions as a whole, so that nobody decides on the beginning of a command.
+/// Prints the open questions in full, so that nobody decides on the beginning of a command.
 fn show_questions(session: &HostedSession, form: LogForm) -> Result<(), Failure> {
     // With --follow, the turn that asked has ended.
     if !form.json && !form.follow {
@@ -94,7 +94,7 @@ struct Events {
 }
 
 impl LogReader<'_> {
-    /// Reads the events that are new and are printed.
+    /// Reads the new events of the kinds that are printed.
     async fn read(&mut self) -> Result<Events, Failure> {
         let mut list = Vec::new();
         loop {

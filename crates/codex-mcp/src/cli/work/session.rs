@@ -26,18 +26,18 @@ use crate::cli::stored::complain;
 use crate::cli::work_list;
 use crate::cli::wrong_state::{Verb, WrongState};
 
-/// How many events are told at once: an answer has room for as many of the longest ones, texts of
-/// 16,384 characters that take 6 bytes each.
+/// The most events in one answer: an answer has room for this many of the longest events, which are
+/// texts of 16,384 characters that take 6 bytes each.
 const PAGE: usize = 64;
 
-/// How much of a session's questions is told in full, in bytes of JSON. The rest of the answer has
-/// room for the others at their shortest.
+/// The size in bytes of the JSON of a session's questions that are sent in full. The rest of the
+/// answer has room for the other questions in their shortest form.
 const IN_FULL: usize = ANSWER_LIMIT / 2;
 
 /// How long Codex may take to accept a text. It takes some milliseconds.
 const STEER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What can be done with a session in which no turn runs.
+/// The advice for a session in which no turn runs.
 const NEXT_TURN: &str = "a message from its client or `codex-mcp top` begins the next turn";
 
 /// A session of a host process.
@@ -49,8 +49,8 @@ pub(super) struct HostedSession {
 }
 
 impl HostedSession {
-    /// The session with this ID, or ID prefix, of whichever host has it. A host that does not
-    /// answer is named in a warning.
+    /// The session with this ID or ID prefix, on whichever host it is. A warning names each host
+    /// that does not answer.
     pub(super) async fn find(text: &str) -> Result<Self, Failure> {
         let mut found = Vec::new();
         for endpoint in serve::all_endpoints()? {
@@ -159,7 +159,7 @@ impl HostedSession {
         all.into_iter().find(|one| one.session == self.id)
     }
 
-    /// Has the host do something that it only confirms.
+    /// Has the host perform an action that it only confirms.
     pub(super) async fn act(&self, act: SessionAct) -> Result<(), Failure> {
         match self.ask(act).await? {
             SessionAnswer::Done => Ok(()),
@@ -172,8 +172,8 @@ impl HostedSession {
         self.accepted(connect::act(&self.endpoint, &self.request(act)).await?)
     }
 
-    /// Asks the host how Codex's program is opened on the session. The host stays as long as the
-    /// connection is open.
+    /// Asks the host how to open Codex's program on the session. The host stays as long as the
+    /// returned connection is open.
     pub(super) async fn attach(&self) -> Result<(AttachAnswer, UnixStream), Failure> {
         let request = self.request(SessionAct::Attach);
         let answered = connect::act_and_stay(&self.endpoint, &request).await?;
@@ -283,7 +283,7 @@ fn look(session: &SessionHandle) -> SessionAnswer {
     }
 }
 
-/// The open questions of a session, as a host tells them: in full as long as there is room.
+/// The open questions of a session, as a host sends them: in full as long as there is room.
 fn told_questions(open: &[OpenQuestion], is_bounded: bool) -> Vec<Value> {
     let mut room = IN_FULL;
     let told = |open: &OpenQuestion| {

@@ -12,10 +12,10 @@ use super::super::facts::{Codex, CommandOutcome, Commands, Home, InitializeOutco
 use super::super::report::{Check, Finding};
 use super::words::{one_line, what_happened};
 
-/// How to get a Codex.
+/// The command that installs Codex.
 pub(crate) const INSTALL: &str = "npm install -g @openai/codex";
 
-/// How to name a Codex.
+/// The ways to name a Codex.
 const NAME_IT: &str = "--codex-bin, CODEX_MCP_CODEX_BIN or `codex_bin` in `[plugins.codex-mcp]` of your configuration (~/.config/atm/config.toml, or below ATM_HOME)";
 
 pub(super) fn none(error: &NoCodex) -> Finding {

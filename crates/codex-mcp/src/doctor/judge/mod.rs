@@ -40,8 +40,8 @@ pub fn judge(facts: &Facts) -> Report {
     Report { findings }
 }
 
-/// Codex's error about a configuration that it cannot load. Its app-server starts all the same,
-/// and only threads fail; `codex login status` prints the error.
+/// Codex's error about a configuration that it cannot load. Its app-server starts nevertheless, and
+/// only threads fail; `codex login status` prints the error.
 ///
 /// Source: Codex 0.104.0, 0.153.4 and 0.169.0.
 fn config_refused(login: &CommandOutcome) -> Option<String> {

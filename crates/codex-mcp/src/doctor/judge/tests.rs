@@ -388,7 +388,7 @@ fn credential_in_an_excerpt_of_a_file_is_masked() {
     let file = "token = \"hunter2 hunter2\" x\n";
     let error = toml::from_str::<toml::Table>(file).unwrap_err();
     let excerpt = error.to_string();
-    // The control.
+    // Before it is masked, the excerpt contains the credential.
     assert!(excerpt.contains("hunter2"), "{excerpt}");
 
     let refusal = format!("Error loading configuration: {excerpt}");
