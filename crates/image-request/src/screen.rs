@@ -3,8 +3,11 @@
 //! The output to the terminal is also parsed here. Parsing is deferred, so that a program that
 //! prints a lot does not wait for the parser.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{mem, thread};
 
 use rustix::termios::Winsize;
 use vt100::Parser;
@@ -29,12 +32,60 @@ const MAX_SIZE: (u16, u16) = (500, 2000);
 /// which Codex 0.104.0 does not draw again.
 const KEPT_COLUMNS: NonZeroU16 = NonZeroU16::new(40).unwrap();
 
+/// U+FE0F, which makes the character before it an emoji.
+const EMOJI_SELECTOR: [u8; 3] = [0xef, 0xb8, 0x8f];
+
+thread_local! {
+    /// Whether this thread runs a parser.
+    static PARSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread is one of a parser, which [`Screen`] contains.
+pub(crate) fn is_contained() -> bool {
+    PARSES.get()
+}
+
+/// Calls a parser, and catches its panic.
+pub(crate) fn contained(work: impl FnOnce()) -> thread::Result<()> {
+    PARSES.set(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    PARSES.set(false);
+    result
+}
+
 /// The screen of a terminal.
 pub struct Screen {
     parser: Parser<Modes>,
+    selectors: SelectorFilter,
     /// The end of the parsed output.
     tail: Tail,
     pending: VecDeque<Pending>,
+}
+
+/// Takes each [`EMOJI_SELECTOR`] out of the output: in the last column of a scroll region it
+/// brings vt100 0.18 into a state in which the next text can make it panic. No answer of
+/// [`Screen`] depends on it.
+#[derive(Debug, Default)]
+struct SelectorFilter {
+    /// How many bytes of a selector the output ends with.
+    begun: usize,
+}
+
+impl SelectorFilter {
+    fn filter(&mut self, output: &[u8]) -> Vec<u8> {
+        let mut filtered = Vec::with_capacity(output.len() + EMOJI_SELECTOR.len());
+        for byte in output {
+            if EMOJI_SELECTOR.get(self.begun) != Some(byte) {
+                filtered.extend(EMOJI_SELECTOR.iter().take(self.begun));
+                self.begun = 0;
+            }
+            match EMOJI_SELECTOR.get(self.begun) == Some(byte) {
+                true => self.begun = (self.begun + 1) % EMOJI_SELECTOR.len(),
+                false => filtered.push(*byte),
+            }
+        }
+        filtered
+    }
 }
 
 /// Pending work for the parser.
@@ -52,6 +103,7 @@ impl Screen {
         let (rows, columns) = dimensions(size);
         Self {
             parser: Parser::new_with_callbacks(rows, columns, 0, Modes::default()),
+            selectors: SelectorFilter::default(),
             tail: Tail::Text,
             pending: VecDeque::new(),
         }
@@ -82,17 +134,43 @@ impl Screen {
     pub fn process_next(&mut self) {
         match self.pending.pop_front() {
             Some(Pending::Output(slice)) => {
-                self.parser.process(&slice);
+                let filtered = self.selectors.filter(&slice);
+                self.parse(|parser| parser.process(&filtered));
                 self.tail = self.tail.after(&slice);
             }
             Some(Pending::Resize(size)) => {
                 let (rows, columns) = dimensions(size);
                 let (_, before) = self.parser.screen().size();
                 let kept = before.min(KEPT_COLUMNS);
-                self.parser.set_size(rows, columns.max(kept));
+                self.parse(|parser| parser.set_size(rows, columns.max(kept)));
             }
             None => {}
         }
+    }
+
+    /// Calls the parser. Its panic costs what is on the screen, which may be a picture that
+    /// Codex asks for, but not the running Codex.
+    fn parse(&mut self, work: impl FnOnce(&mut Parser<Modes>)) {
+        let parser = &mut self.parser;
+        if contained(|| work(parser)).is_err() {
+            self.replace_parser();
+        }
+    }
+
+    /// Puts an empty screen of the same size, in the same modes, in the place of the present one.
+    fn replace_parser(&mut self) {
+        let modes = mem::take(self.parser.callbacks_mut());
+        let screen = self.parser.screen();
+        let (rows, columns) = screen.size();
+        let mut drawn = screen.input_mode_formatted();
+        if screen.alternate_screen() {
+            drawn.push_str("\x1b[?1049h");
+        }
+        if screen.hide_cursor() {
+            drawn.push_str("\x1b[?25l");
+        }
+        self.parser = Parser::new_with_callbacks(rows, columns, 0, modes);
+        self.parser.process(drawn.as_bytes());
     }
 
     /// Whether all output was parsed.
@@ -398,6 +476,58 @@ mod tests {
         screen.take(b"\x07\x1b[Hdone");
         screen.catch_up();
         assert_eq!(screen.parser.screen().contents(), "done");
+    }
+
+    /// A heart as an emoji in the last corner of 9 x 40, which scrolls, and text over the cell
+    /// where it was.
+    const CORNER: &str = "\x1b[9;40H❤\u{fe0f}\x1b[8;40Hx";
+
+    #[test]
+    fn emoji_in_the_last_corner_is_drawn_without_its_selector() {
+        let (rows, columns) = dimensions(size(9, 40));
+        let bare = contained(|| Parser::new(rows, columns, 0).process(CORNER.as_bytes()));
+        assert!(bare.is_err(), "vt100 needs no filter any more");
+        let mut whole = screen(9, 40, CORNER);
+        whole.catch_up();
+        let mut bytewise = screen(9, 40, "");
+        for byte in CORNER.bytes() {
+            bytewise.take(&[byte]);
+            bytewise.catch_up();
+        }
+        for screen in [whole, bytewise] {
+            let text = screen.parser.screen().contents();
+            assert!(text.contains('x') && text.contains('❤'), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn filter_takes_out_whole_selectors_only() {
+        let mut filter = SelectorFilter::default();
+        let mut filtered = filter.filter("a⚠\u{fe0f}\u{fe0e}\u{fe0f}b".as_bytes());
+        assert_eq!(filtered, "a⚠\u{fe0e}b".as_bytes());
+        filtered = filter.filter(b"\xef\xb8");
+        filtered.extend(filter.filter(b"\xef"));
+        filtered.extend(filter.filter(b"\xb8\x8f\xefc"));
+        assert_eq!(filtered, b"\xef\xb8\xefc");
+    }
+
+    #[test]
+    fn panic_of_the_parser_leaves_an_empty_screen_in_the_same_modes() {
+        let on = "\x1b[?2004h\x1b[?1004h\x1b[>7u\x1b[?1049h\x1b[?25l";
+        let modes = |screen: &mut Screen| {
+            let undo = String::from_utf8(screen.undo()).unwrap();
+            assert!(undo.contains("\x1b[?1049l"), "{undo:?}");
+            undo
+        };
+        let mut screen = screen(9, 40, &format!("{on}before"));
+        let before = modes(&mut screen);
+        screen.parse(|parser| parser.process(CORNER.as_bytes()));
+        assert!(!is_contained());
+        assert_eq!(screen.parser.screen().contents(), "");
+        assert_eq!(screen.parser.screen().size(), dimensions(size(9, 40)));
+        assert_eq!(modes(&mut screen), before);
+        screen.take("\x1b[H• <<WAITING_FOR_IMAGE>>\r\n\r\n› x".as_bytes());
+        assert_eq!(sees(screen), ScreenState::Waiting);
     }
 
     #[test]

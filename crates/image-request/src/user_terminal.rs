@@ -8,6 +8,7 @@ use std::{panic, thread};
 
 use rustix::termios::{Termios, Winsize};
 
+use super::screen;
 use super::tty::{Tty, attributes, set_attributes};
 
 /// How long restoring waits for a terminal that takes no output.
@@ -54,11 +55,15 @@ impl UserTerminal {
         })
     }
 
-    /// Restores the terminal before a panic is reported, so that the report is readable.
+    /// Restores the terminal before a panic is reported, so that the report is readable. A panic
+    /// that the screen contains is not reported: Codex continues in the terminal.
     pub fn restore_on_panic(&self) {
         let saved = Arc::downgrade(&self.saved);
         let report = panic::take_hook();
         panic::set_hook(Box::new(move |about| {
+            if screen::is_contained() {
+                return;
+            }
             if let Some(saved) = saved.upgrade() {
                 // The report is more important than an error of this.
                 let _ = saved.restore();
@@ -234,6 +239,8 @@ mod tests {
         terminal.restore_on_panic();
         terminal.make_raw().unwrap();
         terminal.set_undo(b"\x1b[?1049l".to_vec());
+        assert!(screen::contained(|| panic!("in a parser")).is_err());
+        assert!(is_raw(&kept), "not restored when the screen contains it");
         let terminal = AssertUnwindSafe(&terminal);
         let panicked = catch_unwind(|| {
             let _terminal = &terminal;
