@@ -7,7 +7,8 @@
 //!      └─────────────────── results ─────────────────────┘
 //! ```
 //!
-//! - [`run`] takes the terminal, and gives it back as it was.
+//! - [`run`] takes the terminal, and gives it back as it was; [`reset_modes`] makes it usable where
+//!   `run` is blocked by it.
 //! - `logic` decides what a key does; `view` draws; `acts` does it.
 
 #![cfg_attr(
@@ -27,3 +28,4 @@ mod terminal;
 mod view;
 
 pub use shell::run;
+pub use terminal::reset_modes;

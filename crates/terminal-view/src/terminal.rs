@@ -96,9 +96,20 @@ fn leave() -> io::Result<()> {
     if !IS_TAKEN.swap(false, Ordering::Relaxed) {
         return Ok(());
     }
-    let left = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
-    disable_raw_mode()?;
-    left
+    // The modes first, as they make it usable: the output may have to wait.
+    let reset = reset_modes();
+    execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show)?;
+    reset
+}
+
+/// Sets the modes of the terminal as they were, if this process has changed them. It does not wait
+/// for a terminal that takes no output, which may block the thread that draws.
+///
+/// # Errors
+///
+/// The system's.
+pub fn reset_modes() -> io::Result<()> {
+    disable_raw_mode()
 }
 
 #[expect(

@@ -73,6 +73,8 @@ pub(super) fn start(pulse: Pulse, limit: Duration) -> io::Result<()> {
                 Some(signals.until_stuck(&pulse, limit).await)
             });
             if let Some(code) = code {
+                // A terminal that takes no output blocks `top`, and is to be usable afterwards.
+                let _ = terminal_view::reset_modes();
                 process::exit(code);
             }
         })?;

@@ -35,6 +35,7 @@ mod setup;
 mod shell;
 mod stored;
 mod terminal;
+mod top;
 
 /// The version of MCP that most clients speak today.
 const VERSION: &str = "2025-06-18";
