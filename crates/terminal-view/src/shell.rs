@@ -95,9 +95,6 @@ struct Shell {
 impl Shell {
     fn draw(&mut self, screen: &mut Screen, has_colours: bool) -> io::Result<()> {
         self.app.now = SystemTime::now();
-        if let Some(opened) = &mut self.app.opened {
-            opened.refresh();
-        }
         screen.draw(|frame| view::draw(frame, &mut self.app, has_colours))
     }
 

@@ -235,7 +235,7 @@ impl App {
 
     fn press_opened(&mut self, key: Key) -> Option<Effect> {
         let opened = self.opened.as_mut()?;
-        let page = opened.page.saturating_sub(1).max(1);
+        let page = usize::from(opened.screen.height).saturating_sub(1).max(1);
         match key {
             Key::Char('q') | Key::Esc => {
                 self.opened = None;

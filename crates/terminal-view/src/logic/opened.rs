@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
+use ratatui::layout::Size;
 use serde_json::Value;
 use work_board::logic::conversation::Conversation;
 use work_board::{Group, Kind, Work};
@@ -63,8 +64,8 @@ pub(crate) struct Opened {
     pub(crate) rows: Vec<Row>,
     /// How many rows are below the last one that is shown: 0 follows the end.
     pub(crate) below: usize,
-    /// How many rows there are on the screen.
-    pub(crate) page: usize,
+    /// The size of the screen, which each row fits.
+    pub(crate) screen: Size,
 }
 
 impl Opened {
@@ -79,7 +80,7 @@ impl Opened {
             shows_diff: false,
             rows: Vec::new(),
             below: 0,
-            page: 1,
+            screen: Size::default(),
         };
         opened.note_question(None);
         // A job is read from its beginning, unless it asks something.
@@ -190,14 +191,16 @@ impl Opened {
         counted.or(self.work.as_ref()?.tokens)
     }
 
-    /// Makes the rows again if needed. Who has scrolled back keeps seeing the same ones.
-    pub(crate) fn refresh(&mut self) {
-        if !std::mem::take(&mut self.is_stale) {
+    /// Makes the rows again if needed, for a screen of this size. Who has scrolled back keeps seeing
+    /// the same ones.
+    pub(crate) fn refresh(&mut self, screen: Size) {
+        let is_resized = std::mem::replace(&mut self.screen, screen) != screen;
+        if !std::mem::take(&mut self.is_stale) && !is_resized {
             return;
         }
         let before = self.rows.len();
-        self.rows = self.all_rows();
-        if self.below > 0 && !self.shows_diff {
+        self.rows = rows::fitting(self.all_rows(), screen);
+        if self.below > 0 && !self.shows_diff && !is_resized {
             let more = self.rows.len().saturating_sub(before);
             self.below = self.below.saturating_add(more);
         }

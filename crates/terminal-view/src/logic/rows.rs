@@ -3,8 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use common::text::visible;
+use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Paragraph, Wrap};
 
 /// The most characters of a row. A longer line becomes several rows, so that it can be scrolled.
 const LONGEST: usize = 240;
@@ -46,20 +48,53 @@ pub(crate) fn push(rows: &mut Vec<Row>, style: Style, mark: &str, text: &str) {
 fn push_line(rows: &mut Vec<Row>, style: Style, line: &str) {
     let mut rest = line;
     loop {
-        let cut = rest.char_indices().nth(LONGEST);
-        let cut = cut.map_or(rest.len(), |(cut, _)| {
-            // A word goes to the next row, unless it is long.
-            let space = rest.get(..cut).and_then(|row| row.rfind(' '));
-            let space = space.filter(|space| *space > cut / 2);
-            space.map_or(cut, |space| space + 1)
-        });
-        let (text, after) = rest.split_at(cut);
+        let (text, after) = rest.split_at(cut(rest, LONGEST));
         rows.push(Line::styled(text.to_owned(), style));
         if after.is_empty() {
             return;
         }
         rest = after;
     }
+}
+
+/// The end of a row of at most `most` characters. A word goes to the next row, unless it is long.
+fn cut(text: &str, most: usize) -> usize {
+    let cut = text.char_indices().nth(most);
+    cut.map_or(text.len(), |(cut, _)| {
+        let space = text.get(..cut).and_then(|row| row.rfind(' '));
+        let space = space.filter(|space| *space > cut / 2);
+        space.map_or(cut, |space| space + 1)
+    })
+}
+
+/// Breaks the rows that are higher than the screen, whose first lines could not be scrolled to.
+pub(crate) fn fitting(mut rows: Vec<Row>, screen: Size) -> Vec<Row> {
+    let mut fitting = Vec::with_capacity(rows.len());
+    rows.reverse();
+    while let Some(row) = rows.pop() {
+        if fits(&row, screen) {
+            fitting.push(row);
+            continue;
+        }
+        let text = row.to_string();
+        let (begin, end) = text.split_at(cut(&text, text.chars().count() / 2));
+        rows.extend([end, begin].map(|part| Line::styled(part.to_owned(), row.style)));
+    }
+    fitting
+}
+
+fn fits(row: &Row, screen: Size) -> bool {
+    // A single character has one line.
+    let (width, height) = (usize::from(screen.width), usize::from(screen.height).max(1));
+    let bytes: usize = row.spans.iter().map(|span| span.content.len()).sum();
+    // Most rows need no count: a text has no more columns than bytes, and fills more than a quarter
+    // of its lines, wherever words break them.
+    bytes * 4 <= width * (height - 1) || wrapped(row.clone()).line_count(screen.width) <= height
+}
+
+/// Rows as they are drawn: long ones have several lines.
+pub(crate) fn wrapped<'a>(rows: impl Into<Text<'a>>) -> Paragraph<'a> {
+    Paragraph::new(rows).wrap(Wrap { trim: false })
 }
 
 /// Adds an empty row, unless there is one.

@@ -6,11 +6,12 @@ use common::text::visible_line;
 use ratatui::Frame;
 use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState, Wrap};
+use ratatui::widgets::{Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState};
 
 use super::list::{about, shortened};
 use super::{Parts, REVERSED};
 use crate::logic::opened::Opened;
+use crate::logic::rows::wrapped;
 
 pub(super) fn draw(
     frame: &mut Frame<'_>,
@@ -28,12 +29,12 @@ pub(super) fn draw(
         },
         body.inner(Margin::default()),
     ];
-    opened.page = text.height.into();
     if text.is_empty() {
         return;
     }
+    opened.refresh(text.as_size());
     draw_rows(frame, text, opened);
-    let hidden = opened.rows.len().saturating_sub(opened.page);
+    let hidden = opened.rows.len().saturating_sub(text.height.into());
     let position = hidden.saturating_sub(opened.below);
     let mut state = ScrollbarState::new(hidden).position(position);
     let scrollbar = Scrollbar::new(ScrollbarOrientation::VerticalRight);
@@ -93,8 +94,4 @@ fn most_below(opened: &Opened, area: Rect) -> usize {
         fitting += 1;
     }
     opened.rows.len() - fitting.max(1).min(opened.rows.len())
-}
-
-fn wrapped<'a>(text: impl Into<Text<'a>>) -> Paragraph<'a> {
-    Paragraph::new(text).wrap(Wrap { trim: false })
 }

@@ -126,9 +126,6 @@ fn opened() -> App {
 
 fn drawn(app: &mut App, columns: u16, rows: u16, has_colours: bool) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    if let Some(opened) = &mut app.opened {
-        opened.refresh();
-    }
     terminal
         .draw(|frame| draw(frame, app, has_colours))
         .unwrap();
@@ -316,6 +313,34 @@ fn whole_command_change_and_expiry_are_above_the_choices() {
         "1 Allow once",
     ];
     assert!(lines.map(at).is_sorted(), "{shown}");
+}
+
+/// The rows of the command have more lines than these screens.
+#[test]
+fn whole_command_can_be_scrolled_to_in_a_small_terminal() {
+    let words = (0..80).map(|number| format!("w{number:02}"));
+    let words: Vec<String> = words.collect();
+    for (columns, rows) in [(40, 7), (80, 5), (30, 10), (20, 3)] {
+        let mut app = opened();
+        let mut work = asking();
+        let details = json!({ "command": words.join(" ") });
+        for one in &mut work.questions {
+            one.question.details = details.as_object().cloned();
+        }
+        app.set_work(AllWork {
+            work: vec![work],
+            failure: None,
+        });
+        app.press(Key::Char('g'));
+        let mut shown = picture(&mut app, columns, rows);
+        while app.opened.as_ref().unwrap().below > 0 {
+            app.press(Key::Char('j'));
+            shown.push_str(&picture(&mut app, columns, rows));
+        }
+        for word in &words {
+            assert!(shown.contains(word), "{word} in {columns} x {rows}");
+        }
+    }
 }
 
 #[test]
