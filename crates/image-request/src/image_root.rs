@@ -10,13 +10,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use codex_engine::logic::picture_kind::START;
-use codex_protocol::codex::Release;
 use common::text::one_line;
 use git_probe::repository::{Repository, ceilings};
 use nix::errno::Errno;
 use safe_files::untrusted_file::{self, Links, ReadError};
 
-use super::fitted::{FittedPicture, fit};
 use crate::logic::path::{BadPath, PicturePath, SHOWN_PATH};
 use crate::logic::picture::{BadPicture, BadPictureReason, SizeLimit, check};
 
@@ -94,23 +92,6 @@ impl ImageRoot {
         rest.map_err(|error| self.refused(path, &error))?;
         check(path, length(&bytes), &bytes, self.limit)?;
         Ok(bytes)
-    }
-
-    /// Reads a picture as a tool answers with it, to this Codex.
-    ///
-    /// # Errors
-    ///
-    /// [`BadPicture`], in words for Codex.
-    pub fn answer(
-        &self,
-        path: &PicturePath,
-        codex: Option<Release>,
-    ) -> Result<FittedPicture, BadPicture> {
-        let bytes = self.read(path)?;
-        fit(bytes, path.kind(), codex).map_err(|why| BadPicture {
-            path: path.clone(),
-            why,
-        })
     }
 
     /// The path of the picture that is asked for.

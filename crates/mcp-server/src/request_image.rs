@@ -10,9 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use codex_protocol::codex::{Release, ThreadId};
-use image_request::fitted::FittedPicture;
+use image_request::fitted::{FittedPicture, fit};
 use image_request::logic::contract::{SERVER, TOOL, acknowledgement};
 use image_request::logic::path::PicturePath;
+use image_request::logic::picture::BadPicture;
 use image_request::logic::queue::{Request, WrapperId};
 use image_request::{ImageRoot, queue};
 use rmcp::model::{
@@ -26,7 +27,7 @@ use safe_files::off_runtime::{self, OffRuntimeError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::stdio_server::serve_until_closed;
@@ -167,10 +168,31 @@ pub(super) async fn show(
     codex: Option<Release>,
 ) -> Result<Result<FittedPicture, String>, OffRuntimeError> {
     // The semaphore is never closed.
-    let _turn = DECODERS.acquire().await.ok();
-    off_runtime::run(move || {
+    let turn = DECODERS.acquire().await.ok();
+    // A file system that hangs keeps no turn.
+    let read = off_runtime::run(move || {
         let path = requested_path(&root, arguments)?;
-        root.answer(&path, codex).map_err(|bad| bad.to_string())
+        let bytes = root.read(&path).map_err(|bad| bad.to_string())?;
+        Ok::<_, String>((path, bytes))
+    });
+    let (path, bytes) = match read.await? {
+        Ok(read) => read,
+        Err(why) => return Ok(Err(why)),
+    };
+    in_turn(turn, move || {
+        fit(bytes, path.kind(), codex).map_err(|why| BadPicture { path, why }.to_string())
+    })
+    .await
+}
+
+/// Runs a task that keeps its turn until it ends, also if nobody waits for it any more.
+async fn in_turn<T: Send + 'static>(
+    turn: Option<SemaphorePermit<'static>>,
+    task: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, OffRuntimeError> {
+    off_runtime::run(move || {
+        let _turn = turn;
+        task()
     })
     .await
 }
@@ -234,5 +256,33 @@ impl ServerHandler for Eyes {
         }
         let arguments = Value::Object(call.arguments.unwrap_or_default());
         Ok(self.call(arguments, &context).await?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use testkit::wait::wait_for;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn decoder_is_taken_until_its_thread_ends() {
+        static ONE: Semaphore = Semaphore::const_new(1);
+        let (begin, begun) = mpsc::channel();
+        let (release, held) = mpsc::channel::<()>();
+        let turn = ONE.acquire().await.ok();
+        let call = tokio::spawn(in_turn(turn, move || {
+            begin.send(()).unwrap();
+            held.recv()
+        }));
+        wait_for("the thread", async || begun.try_recv().ok()).await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert_eq!(ONE.available_permits(), 0);
+        drop(release);
+        let is_free = async || (ONE.available_permits() == 1).then_some(());
+        wait_for("the end of the thread", is_free).await;
     }
 }
