@@ -6,15 +6,16 @@ use std::path::Path;
 use anstyle::Style;
 use common::output::{self, Output};
 use common::text::visible_line;
+use terminal_view::columns;
 
 use crate::environment;
 
 const HEADING: Style = Style::new().bold();
 
-/// The least width of a table at a terminal, in characters.
+/// The least width of a table at a terminal, in columns of the terminal.
 const WIDTH: usize = 80;
 
-/// The least width to which a column is cut, in characters.
+/// The least width to which a column is cut, in columns of the terminal.
 const NARROWEST: usize = 8;
 
 /// The gap between two columns.
@@ -34,7 +35,7 @@ pub(super) struct Cell {
     text: String,
     style: Style,
     cut: Cut,
-    /// The longest part of the text that is shown at a terminal, in characters.
+    /// The longest part of the text that is shown at a terminal, in columns of the terminal.
     longest: Option<usize>,
 }
 
@@ -59,25 +60,28 @@ impl Cell {
         Self { cut, ..self }
     }
 
-    /// The text, cut to `width` characters if it may be cut.
+    /// The text, cut to `width` columns if it may be cut.
     fn within(&self, width: usize) -> String {
-        let length = self.text.chars().count();
-        if length <= width {
+        if columns(&self.text) <= width {
             return self.text.clone();
         }
         let kept = width.saturating_sub(1);
+        let characters = self.text.chars();
         match self.cut {
             Cut::Nothing => self.text.clone(),
-            Cut::End => self.text.chars().take(kept).chain(['…']).collect(),
+            Cut::End => {
+                let begin = fitting(characters, kept);
+                begin.into_iter().chain(['…']).collect()
+            }
             Cut::Begin => {
-                let end = self.text.chars().skip(length - kept);
-                ['…'].into_iter().chain(end).collect()
+                let end = fitting(characters.rev(), kept);
+                ['…'].into_iter().chain(end.into_iter().rev()).collect()
             }
         }
     }
 
     /// A cell with a text that others have written, as one line. At a terminal it has at most
-    /// `longest` characters.
+    /// `longest` columns.
     pub(super) fn foreign(text: &str, longest: usize) -> Self {
         Self {
             longest: Some(longest),
@@ -95,6 +99,16 @@ impl Cell {
             None => self,
         }
     }
+}
+
+/// The first of these characters, as many as have at most `width` columns.
+fn fitting(characters: impl Iterator<Item = char>, width: usize) -> Vec<char> {
+    let mut taken = 0;
+    let fits = |one: &char| {
+        taken += columns(one.encode_utf8(&mut [0; 4]));
+        taken <= width
+    };
+    characters.take_while(fits).collect()
 }
 
 /// Writes a table, in colours. At a terminal it has the terminal's width; in a pipe
@@ -122,15 +136,15 @@ pub(super) fn write_within<const COLUMNS: usize>(
     let lines: Vec<[Cell; COLUMNS]> = [headings].into_iter().chain(rows).collect();
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
-        cells.map(|cell| cell.text.chars().count()).max()
+        cells.map(|cell| columns(&cell.text)).max()
     };
     let mut widths: Vec<usize> = (0..COLUMNS).filter_map(width).collect();
     let can_be_cut = |column: usize| {
         let mut cells = lines.iter().filter_map(|line| line.get(column));
         cells.any(|cell| cell.cut != Cut::Nothing)
     };
-    if let Some(columns) = terminal {
-        fit(&mut widths, can_be_cut, columns.max(WIDTH));
+    if let Some(width) = terminal {
+        fit(&mut widths, can_be_cut, width.max(WIDTH));
     }
     lines.iter().try_for_each(|cells| line(cells, &widths, out))
 }
@@ -155,7 +169,8 @@ fn line(cells: &[Cell], widths: &[usize], out: &mut Output<impl Write>) -> io::R
         let text = cell.within(*width);
         match last {
             Some(last) if column < last => {
-                out.styled(cell.style, format_args!("{text:width$}"))?;
+                let padding = width.saturating_sub(columns(&text));
+                out.styled(cell.style, format_args!("{text}{:padding$}", ""))?;
                 write!(out, "{GAP}")?;
             }
             Some(last) if column == last => out.styled(cell.style, text)?,
@@ -180,8 +195,8 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
 
 /// One line without control characters, at a terminal no wider than a table.
 pub(super) fn within_terminal(text: &str) -> String {
-    let columns = output::stdout_columns().map_or(usize::MAX, |columns| columns.max(WIDTH));
-    shortened(text, columns)
+    let width = output::stdout_columns().map_or(usize::MAX, |width| width.max(WIDTH));
+    Cell::foreign(text, width).at_terminal().text
 }
 
 /// The path of a directory, with `~` for the home directory.
@@ -200,7 +215,25 @@ fn below_home(cwd: &str, home: Option<&Path>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use common::output::Colours;
+
     use super::*;
+
+    #[test]
+    fn wide_characters_count_as_two_columns() {
+        let rows = ["漢".repeat(60), "a漢".repeat(40), "plain".to_owned()];
+        let rows = rows.map(|text| [Cell::foreign(&text, 100), Cell::plain("|")]);
+        let mut written = Vec::new();
+        let mut out = Output::new(&mut written, Colours::Off);
+        write_within(["DOING", "|"], rows, Some(80), &mut out).unwrap();
+        for line in String::from_utf8(written).unwrap().lines() {
+            assert_eq!(columns(line), 80, "{line}");
+            assert!(line.ends_with('|'), "{line}");
+        }
+        let end = Cell::plain("漢字").losing(Cut::Begin);
+        assert_eq!(end.within(3), "…字");
+        assert_eq!(end.within(2), "…");
+    }
 
     #[test]
     fn home_directory_is_a_tilde() {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use common::text::visible;
 use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Text};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
 /// The most characters of a row. A longer line becomes several rows, so that it can be scrolled.
@@ -121,6 +121,12 @@ pub(crate) fn diff(diff: &str) -> Vec<Row> {
         push(&mut rows, DIM, "", "No turn has changed files yet.");
     }
     rows
+}
+
+/// How many columns of a terminal a text has.
+#[must_use]
+pub fn columns(text: &str) -> usize {
+    Span::raw(text).width()
 }
 
 /// How long something has been going on.

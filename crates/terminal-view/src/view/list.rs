@@ -11,7 +11,7 @@ use work_board::{Group, Work};
 
 use super::{Parts, REVERSED};
 use crate::logic::app::App;
-use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock};
+use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock, columns};
 
 /// The mark before the chosen line.
 const MARK: &str = "> ";
@@ -93,10 +93,6 @@ fn line(work: &Work, now: SystemTime, width: u16) -> Line<'static> {
         Span::raw(format!("{title}{GAP}{about}")),
         Span::styled(directory, DIM),
     ])
-}
-
-fn columns(text: &str) -> usize {
-    Span::raw(text).width()
 }
 
 /// The beginning of a text that has at most so many columns.
