@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 use common::output;
 use host_process::logic::handshake::{SessionAct, SessionAnswer, SessionEvent};
 use job_queue::question::NamedQuestion;
+use serde_json::Value;
 use tokio::time::sleep;
+use work_board::logic::step::gap_words;
 
 use super::Failure;
 use super::session::HostedSession;
@@ -41,8 +43,8 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
     let mut reader = LogReader {
         session,
         form,
-        next: 0,
-        first: None,
+        numbers: Numbers::default(),
+        began: session.began().await,
     };
     let mut events = reader.read().await?;
     if let Some(tail) = form.tail {
@@ -50,8 +52,8 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
         events.list.drain(..events.list.len().saturating_sub(tail));
     }
     loop {
-        for event in &events.list {
-            reader.show(event)?;
+        for line in &events.list {
+            reader.show(line)?;
         }
         if !form.follow || !events.is_running {
             return show_questions(session, form);
@@ -82,15 +84,48 @@ fn show_questions(session: &HostedSession, form: LogForm) -> Result<(), Failure>
 struct LogReader<'a> {
     session: &'a HostedSession,
     form: LogForm,
-    /// The number of the next event.
-    next: u64,
-    /// When the first event happened.
-    first: Option<SystemTime>,
+    numbers: Numbers,
+    /// When the session began, or else its first known event.
+    began: Option<SystemTime>,
 }
 
 struct Events {
-    list: Vec<SessionEvent>,
+    list: Vec<LogLine>,
     is_running: bool,
+}
+
+/// An event that is printed.
+struct LogLine {
+    /// How many events before it are no longer known.
+    missing: u64,
+    event: SessionEvent,
+}
+
+/// The numbers of the events that were read. They rise by one, unless events are no longer known.
+#[derive(Default)]
+struct Numbers {
+    /// The number of the next event.
+    next: u64,
+    /// How many events are missing since the last one that is printed.
+    missing: u64,
+}
+
+impl Numbers {
+    /// The events of a page that are printed.
+    fn lines(&mut self, page: Vec<SessionEvent>, is_json: bool) -> Vec<LogLine> {
+        let mut lines = Vec::new();
+        for event in page {
+            let id = event.data.get("id").and_then(Value::as_u64);
+            let id = id.unwrap_or(self.next);
+            self.missing += id.saturating_sub(self.next);
+            self.next = id.saturating_add(1);
+            if is_json || event.words.is_some() {
+                let missing = std::mem::take(&mut self.missing);
+                lines.push(LogLine { missing, event });
+            }
+        }
+        lines
+    }
 }
 
 impl LogReader<'_> {
@@ -98,7 +133,7 @@ impl LogReader<'_> {
     async fn read(&mut self) -> Result<Events, Failure> {
         let mut list = Vec::new();
         loop {
-            let from = self.next;
+            let from = self.numbers.next;
             let answer = self.session.ask(SessionAct::Events { from }).await?;
             let SessionAnswer::Events {
                 events,
@@ -111,28 +146,62 @@ impl LogReader<'_> {
             if events.is_empty() {
                 return Ok(Events { list, is_running });
             }
-            self.next = next;
-            self.first = self.first.or_else(|| Some(events.first()?.at));
-            let is_json = self.form.json;
-            list.extend(
-                events
-                    .into_iter()
-                    .filter(|one| is_json || one.words.is_some()),
-            );
+            self.began = self.began.or_else(|| Some(events.first()?.at));
+            list.extend(self.numbers.lines(events, self.form.json));
+            self.numbers.next = next;
         }
     }
 
-    fn show(&self, event: &SessionEvent) -> Result<(), Failure> {
+    fn show(&self, line: &LogLine) -> Result<(), Failure> {
+        let LogLine { missing, event } = line;
         if self.form.json {
             return Ok(output::json_line(&event.data.to_string())?);
         }
         let words = event.words.as_deref().unwrap_or_default();
-        let since = self.first.unwrap_or(event.at);
+        let since = self.began.unwrap_or(event.at);
         let after = event.at.duration_since(since).unwrap_or_default();
         let mut out = output::stdout();
+        if *missing > 0 {
+            writeln!(out, "{:>7}  {}", "…", gap_words(*missing))?;
+        }
         writeln!(out, "{:>7}  {words}", took(after))?;
         // A reader of the pipe must see each event at once.
         out.flush()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn missing_events_are_counted_before_the_next_line() {
+        let event = |id: u64, words: Option<&str>| SessionEvent {
+            at: SystemTime::UNIX_EPOCH,
+            words: words.map(str::to_owned),
+            data: json!({ "id": id }),
+        };
+        let missing = |page: Vec<SessionEvent>, numbers: &mut Numbers, is_json| {
+            let lines = numbers.lines(page, is_json);
+            lines.iter().map(|line| line.missing).collect::<Vec<_>>()
+        };
+        let first = || {
+            vec![
+                event(500, None),
+                event(502, Some("a")),
+                event(503, Some("b")),
+            ]
+        };
+        let mut numbers = Numbers::default();
+        assert_eq!(missing(first(), &mut numbers, false), [501_u64, 0]);
+        let unprinted = missing(vec![event(505, None)], &mut numbers, false);
+        assert!(unprinted.is_empty());
+        let next = vec![event(506, Some("c"))];
+        assert_eq!(missing(next, &mut numbers, false), [1_u64]);
+        let all = missing(first(), &mut Numbers::default(), true);
+        assert_eq!(all, [500_u64, 1, 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions of host processes: the requests of the command line, and the answers of the host.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
@@ -152,6 +152,11 @@ impl HostedSession {
     /// Its present state, if its host names one that is known.
     async fn state(&self) -> Option<State> {
         serde_json::from_value(self.summary().await?.state.into()).ok()
+    }
+
+    /// When it began, if its host says so.
+    pub(super) async fn began(&self) -> Option<SystemTime> {
+        Some(self.summary().await?.created)
     }
 
     async fn summary(&self) -> Option<SessionSummary> {
