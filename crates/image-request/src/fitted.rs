@@ -81,6 +81,15 @@ pub fn fit(
     }
 }
 
+/// Checks that a picture of this kind can be decoded.
+///
+/// # Errors
+///
+/// [`BadPictureReason::Damaged`] and [`BadPictureReason::TooManyPixels`].
+pub fn check_decodable(bytes: &[u8], kind: PictureKind) -> Result<(), BadPictureReason> {
+    decoded(bytes, kind).map(drop)
+}
+
 /// The pixels and the orientation. The number of pixels is checked first.
 fn decoded(
     bytes: &[u8],

@@ -15,6 +15,7 @@ use git_probe::repository::{Repository, ceilings};
 use nix::errno::Errno;
 use safe_files::untrusted_file::{self, Links, ReadError};
 
+use super::fitted::check_decodable;
 use crate::logic::path::{BadPath, PicturePath, SHOWN_PATH};
 use crate::logic::picture::{BadPicture, BadPictureReason, SizeLimit, check};
 
@@ -92,6 +93,22 @@ impl ImageRoot {
         rest.map_err(|error| self.refused(path, &error))?;
         check(path, length(&bytes), &bytes, self.limit)?;
         Ok(bytes)
+    }
+
+    /// Reads a picture that is attached as it is, and checks that it can be decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPicture`], in words for Codex.
+    pub fn attachable(&self, path: &PicturePath) -> Result<Vec<u8>, BadPicture> {
+        let bytes = self.read(path)?;
+        match check_decodable(&bytes, path.kind()) {
+            Ok(()) => Ok(bytes),
+            Err(why) => Err(BadPicture {
+                path: path.clone(),
+                why,
+            }),
+        }
     }
 
     /// The path of the picture that is asked for.
@@ -335,6 +352,21 @@ mod tests {
             why(&place, "none.png"),
             BadPictureReason::Missing { directory }
         );
+    }
+
+    #[test]
+    fn picture_that_cannot_be_decoded_is_not_attached() {
+        let Files { place, root, .. } = &files("", 10_000);
+        fs::write(root.join("cut.png"), b"\x89PNG\r\n\x1a\n\0\0\0\r").unwrap();
+        let refused = place.attachable(&"cut.png".parse().unwrap()).unwrap_err();
+        assert!(
+            matches!(refused.why, BadPictureReason::Damaged(_)),
+            "{refused}"
+        );
+        let good = root.join("good.png");
+        image::RgbImage::new(2, 2).save(&good).unwrap();
+        let attached = place.attachable(&"good.png".parse().unwrap()).unwrap();
+        assert_eq!(attached, fs::read(good).unwrap());
     }
 
     #[test]

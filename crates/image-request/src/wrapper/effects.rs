@@ -83,7 +83,7 @@ impl Wrapper {
 
     async fn copy(&mut self, path: &PicturePath) -> Result<Attachment, BadPicture> {
         let (image_root, asked) = (self.config.image_root.clone(), path.clone());
-        let read = off_runtime::run(move || image_root.read(&asked)).await;
+        let read = off_runtime::run(move || image_root.attachable(&asked)).await;
         let read = read.unwrap_or_else(|error| {
             Err(BadPicture {
                 path: path.clone(),
