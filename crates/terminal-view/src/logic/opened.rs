@@ -62,6 +62,8 @@ pub(crate) struct Opened {
     pub(crate) shows_diff: bool,
     /// All rows that can be scrolled to.
     pub(crate) rows: Vec<Row>,
+    /// How many of them, at the end, are about the open question.
+    question_rows: usize,
     /// How many rows are below the last one that is shown: 0 follows the end.
     pub(crate) below: usize,
     /// The size of the screen, which each row fits.
@@ -79,6 +81,7 @@ impl Opened {
             is_stale: true,
             shows_diff: false,
             rows: Vec::new(),
+            question_rows: 0,
             below: 0,
             screen: Size::default(),
         };
@@ -194,22 +197,30 @@ impl Opened {
     /// Makes the rows again if needed, for a screen of this size. Who has scrolled back keeps seeing
     /// the same ones.
     pub(crate) fn refresh(&mut self, screen: Size) {
-        let is_resized = std::mem::replace(&mut self.screen, screen) != screen;
-        if !std::mem::take(&mut self.is_stale) && !is_resized {
+        let before = std::mem::replace(&mut self.screen, screen);
+        if !std::mem::take(&mut self.is_stale) && before == screen {
             return;
         }
-        let before = self.rows.len();
-        self.rows = rows::fitting(self.all_rows(), screen);
-        if self.below > 0 && !self.shows_diff && !is_resized {
-            let more = self.rows.len().saturating_sub(before);
-            self.below = self.below.saturating_add(more);
+        let [content, question] = self.all_rows().map(|part| rows::fitting(part, screen));
+        if self.below > 0 && !self.shows_diff && before.width == screen.width {
+            let content_before = self.rows.len() - self.question_rows;
+            let more = content.len().saturating_sub(content_before);
+            self.below = match self.below.checked_sub(self.question_rows) {
+                Some(below) => below.saturating_add(more + question.len()),
+                // Within the question, what is added above it moves nothing.
+                None => self.below.min(question.len()),
+            };
         }
+        self.question_rows = question.len();
+        self.rows = content;
+        self.rows.extend(question);
     }
 
-    fn all_rows(&self) -> Vec<Row> {
+    /// The rows of the content, and those about the open question.
+    fn all_rows(&self) -> [Vec<Row>; 2] {
         let mut all = match &self.content {
             Content::Conversation(conversation) if self.shows_diff => {
-                return rows::diff(lock(conversation).diff());
+                return [rows::diff(lock(conversation).diff()), Vec::new()];
             }
             Content::Conversation(conversation) => transcript::rows(&lock(conversation)),
             Content::Job(rows) => rows.clone(),
@@ -220,12 +231,14 @@ impl Opened {
             }
             Content::Unknown => vec![Row::styled("Loading …", rows::DIM)],
         };
+        let content = all.len();
         if let Some(question) = self.question() {
             let open = self.work.as_ref().map_or(1, |work| work.questions.len());
             rows::gap(&mut all);
             all.extend(choices::rows(question, open));
         }
-        all
+        let question = all.split_off(content);
+        [all, question]
     }
 
     /// Shows the diff of the turn from its beginning, or the end of the conversation.

@@ -21,6 +21,7 @@ use super::draw;
 use crate::logic::app::App;
 use crate::logic::mode::{Effect, Target};
 use crate::logic::opened::Content;
+use crate::logic::rows::Row;
 
 fn work(id: &str, kind: Kind, state: &str) -> Work {
     Work {
@@ -313,6 +314,37 @@ fn whole_command_change_and_expiry_are_above_the_choices() {
         "1 Allow once",
     ];
     assert!(lines.map(at).is_sorted(), "{shown}");
+}
+
+#[test]
+fn closed_question_does_not_move_what_is_scrolled_to() {
+    let mut app = opened();
+    let target = Target {
+        id: "sess_asking".to_owned(),
+        kind: Kind::Session,
+    };
+    let lines = (0..60).map(|number| Row::raw(format!("line {number:02}")));
+    app.set_content(&target, Content::Job(lines.collect()));
+    picture(&mut app, 120, 24);
+    for _ in 0..30 {
+        app.press(Key::Char('k'));
+    }
+    let shown = |app: &mut App| {
+        let picture = picture(app, 120, 24);
+        let lines = picture.split("line ").skip(1);
+        lines.map(|line| line[..2].to_owned()).collect::<Vec<_>>()
+    };
+    let before = shown(&mut app);
+    assert_eq!(before.len(), 22);
+    let closed = Work {
+        questions: Vec::new(),
+        ..asking()
+    };
+    app.set_work(AllWork {
+        work: vec![closed],
+        failure: None,
+    });
+    assert_eq!(shown(&mut app), before);
 }
 
 /// The rows of the command have more lines than these screens.
