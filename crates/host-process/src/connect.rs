@@ -584,6 +584,7 @@ mod tests {
             directory: "/".into(),
             stdio: Value::Null,
             client: "c".to_owned(),
+            identity_key: None,
         };
         let close = Close::AfterAnswer("nonsense\n");
         let asking = ask_host_that_closes(close, async |endpoint| {

@@ -1,4 +1,5 @@
-//! MCP over HTTP: each HTTP session, or each request of MCP 2026-07-28, is a client of the host.
+//! MCP over HTTP: each HTTP session, or each request of MCP 2026-07-28, is a client of the host. The
+//! requests of a credential share an identity.
 //!
 //! rmcp handles the HTTP side. The client's requests are passed on to the host, and the host's
 //! notifications and questions are passed on to the client.
@@ -33,7 +34,9 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep_until};
 
-use work_board::{CallError, Connect, HostLink, Incoming, taken};
+use work_board::{CallError, Connect, ConnectOptions, HostLink, Incoming, taken};
+
+use crate::logic::access::CredentialId;
 
 /// The notification that ends the introduction of a client.
 const INITIALIZED: &str = "notifications/initialized";
@@ -58,7 +61,9 @@ pub(crate) struct Forwarder {
 struct HostLinks {
     connect: Arc<Connect>,
     client: Mutex<Option<Arc<HostClient>>>,
-    /// The client's introduction, to be repeated to the next host.
+    /// The credential of the client.
+    caller: Option<CredentialId>,
+    /// The client's introduction, to be repeated to the next host. Without a session, there is none.
     introduction: OnceLock<Value>,
     /// The client's subscriptions, with their parameters, to be repeated to the next host.
     subscriptions: std::sync::Mutex<Subscriptions<Value>>,
@@ -77,7 +82,7 @@ type Calls = std::sync::Mutex<Vec<RequestId>>;
 
 /// The description that a host's server gives to a client without any capabilities.
 pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
-    let (link, _) = HostLink::open(connect, None).await?;
+    let (link, _) = HostLink::open(connect, ConnectOptions::default()).await?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -95,12 +100,17 @@ pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
 }
 
 impl Forwarder {
-    pub(crate) fn new(connect: Arc<Connect>, about: ServerConfig) -> Self {
+    pub(crate) fn new(
+        connect: Arc<Connect>,
+        about: ServerConfig,
+        caller: Option<CredentialId>,
+    ) -> Self {
         Self {
             about,
             links: Arc::new(HostLinks {
                 connect,
                 client: Mutex::default(),
+                caller,
                 introduction: OnceLock::new(),
                 subscriptions: std::sync::Mutex::default(),
             }),
@@ -154,10 +164,13 @@ impl HostLinks {
         if let Some(client) = client.as_ref().filter(|client| !client.link.has_ended()) {
             return Ok(Arc::clone(client));
         }
-        let (link, told) = HostLink::open(&*self.connect, None)
+        let (link, told) = HostLink::open(&*self.connect, self.options())
             .await
             .map_err(internal)?;
-        self.introduce(&link, peer).await.map_err(error_data)?;
+        // The first host is told by the request that is under way.
+        if client.is_some() {
+            self.introduce(&link, peer).await.map_err(error_data)?;
+        }
         let opened = Arc::new(HostClient {
             link,
             calls: Calls::default(),
@@ -172,6 +185,16 @@ impl HostLinks {
         });
         *client = Some(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// How the client connects: the requests of a client without a session share an identity.
+    fn options(&self) -> ConnectOptions {
+        let caller = self.caller.as_ref();
+        let caller = caller.filter(|_| self.introduction.get().is_none());
+        ConnectOptions {
+            identity_key: caller.map(ToString::to_string),
+            ..ConnectOptions::default()
+        }
     }
 
     /// Like [`HostLinks::client`], but boxed, as an async function's future cannot contain itself.
@@ -389,10 +412,9 @@ impl ServerHandler for Forwarder {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        let result = self.forward("initialize", &request, &context).await?;
         // It is set once: a client introduces itself once.
         let _ = self.links.introduction.set(json!(request));
-        Ok(result)
+        self.forward("initialize", &request, &context).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

@@ -15,7 +15,7 @@ use crate::app::{App, Mcp};
 use crate::auth::Caller;
 use crate::forwarder::{Forwarder, about};
 use crate::logic::access::CredentialId;
-use crate::mcp_sessions::{McpSessions, noting_full};
+use crate::mcp_sessions::{McpSessions, caller, noting_full};
 use crate::refusal::{NO_MCP_SESSION, Refusal};
 
 /// The longest message of a client, in bytes (4 MiB).
@@ -70,7 +70,13 @@ async fn service(
 ) -> Result<Mcp, String> {
     let connect = Arc::clone(connect);
     let about = about(&*connect).await?;
-    let new = move || Ok(Forwarder::new(Arc::clone(&connect), about.clone()));
+    let new = move || {
+        Ok(Forwarder::new(
+            Arc::clone(&connect),
+            about.clone(),
+            caller(),
+        ))
+    };
     // Host and Origin were checked before, also for names that only we know.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -93,13 +99,13 @@ mod tests {
     use axum::http::StatusCode;
     use common::sync::lock;
     use futures::FutureExt;
-    use host_process::endpoint::HostEndpoint;
     use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
     use tokio::sync::mpsc;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
+    use work_board::ConnectOptions;
 
     use super::*;
 
@@ -125,7 +131,7 @@ mod tests {
         fn connect(&self) -> (Arc<Connect>, mpsc::UnboundedReceiver<Value>) {
             let (sender, received) = mpsc::unbounded_channel();
             let running = Arc::clone(&self.running);
-            let connect = move |_: Option<HostEndpoint>| {
+            let connect = move |_: ConnectOptions| {
                 let connected = UnixStream::pair().map(|(near, far)| {
                     lock(&running).push(tokio::spawn(serve(far, sender.clone())));
                     near

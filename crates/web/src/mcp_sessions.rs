@@ -121,6 +121,11 @@ impl Drop for OpenStream {
     }
 }
 
+/// The caller whose request this task handles.
+pub(crate) fn caller() -> Option<CredentialId> {
+    CALLER.try_with(Clone::clone).ok()
+}
+
 /// Runs a caller's request. Returns its response, and whether it was refused because of too many
 /// sessions.
 pub(crate) async fn noting_full<T>(

@@ -15,9 +15,18 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Connects to this host, or else to the usual one, which is started if needed.
+/// Connects to a host, which is started if needed.
 pub type Connect =
-    dyn Fn(Option<HostEndpoint>) -> BoxFuture<'static, Result<UnixStream, String>> + Send + Sync;
+    dyn Fn(ConnectOptions) -> BoxFuture<'static, Result<UnixStream, String>> + Send + Sync;
+
+/// How a client connects to a host.
+#[derive(Debug, Default)]
+pub struct ConnectOptions {
+    /// The host. `None` is the usual one.
+    pub host: Option<HostEndpoint>,
+    /// The key of the clients with which it shares an identity. `None` has one of its own.
+    pub identity_key: Option<String>,
+}
 
 /// The longest message of a host, in bytes (64 MiB, as of Codex).
 const LONGEST: usize = 64 << 20;
@@ -70,9 +79,9 @@ impl HostLink {
     /// Opens a connection, and returns what the host sends by itself.
     pub async fn open(
         connect: &Connect,
-        host: Option<HostEndpoint>,
+        options: ConnectOptions,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
-        let (reader, writer) = connect(host).await?.into_split();
+        let (reader, writer) = connect(options).await?.into_split();
         let (outgoing, to_write) = mpsc::channel(64);
         let (told, incoming) = mpsc::channel(QUEUE);
         let (pending, closing) = (Pending::default(), CancellationToken::new());
@@ -268,11 +277,12 @@ mod tests {
     async fn request_that_nobody_reads_is_answered_with_an_error() {
         let (near, far) = UnixStream::pair().unwrap();
         let near = Mutex::new(Some(near));
-        let connect = move |_: Option<HostEndpoint>| {
+        let connect = move |_: ConnectOptions| {
             let near = lock(&near).take();
             async move { near.ok_or_else(|| "there is no other host".to_owned()) }.boxed()
         };
-        let (_link, mut incoming) = HostLink::open(&connect, None).await.unwrap();
+        let opened = HostLink::open(&connect, ConnectOptions::default()).await;
+        let (_link, mut incoming) = opened.unwrap();
         let (reader, mut writer) = far.into_split();
         let question = |id: usize| {
             let question = json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create" });

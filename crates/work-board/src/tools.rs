@@ -4,7 +4,7 @@ use host_process::endpoint::HostEndpoint;
 use serde_json::{Value, json};
 
 use crate::hosts::ActError;
-use crate::link::{CallError, Connect, HostLink, taken};
+use crate::link::{CallError, Connect, ConnectOptions, HostLink, taken};
 
 /// The codes of errors by which a tool says that its arguments are wrong.
 const WRONG: [&str; 4] = [
@@ -24,8 +24,12 @@ pub(crate) async fn call(
     tool: &str,
     arguments: Value,
 ) -> Result<Value, ActError> {
+    let options = ConnectOptions {
+        host,
+        ..ConnectOptions::default()
+    };
     // What the host tells by itself is of no use here.
-    let (link, _) = HostLink::open(connect, host)
+    let (link, _) = HostLink::open(connect, options)
         .await
         .map_err(ActError::Failed)?;
     let params = json!({

@@ -38,7 +38,7 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use super::backend::Backend;
-use super::serve::{self, ClientEnd, ClientSetup, HostEndpointError, Shared};
+use super::serve::{self, ClientEnd, ClientSetup, HostEndpointError, Shared, SharedIdentities};
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::times::took;
@@ -169,6 +169,7 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             end,
             app_servers: Rc::clone(&app_servers),
             tasks: Arc::clone(&tasks),
+            identities: Rc::default(),
         };
         tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
         tokio::task::spawn_local(log::bound(log));
@@ -276,6 +277,7 @@ struct Service {
     end: ClientEnd,
     app_servers: Rc<AppServers>,
     tasks: Arc<SessionTasks>,
+    identities: Rc<SharedIdentities>,
 }
 
 impl HostService for Service {
@@ -283,7 +285,9 @@ impl HostService for Service {
         let shared = Shared {
             app_servers: Rc::clone(&self.app_servers),
             tasks: Arc::clone(&self.tasks),
+            identities: Rc::clone(&self.identities),
             client: request.client.clone(),
+            identity_key: request.identity_key.clone(),
         };
         let serving = serve_client(request, stream, client, self.end.clone(), shared);
         tokio::task::spawn_local(serving);

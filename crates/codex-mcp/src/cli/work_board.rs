@@ -63,8 +63,8 @@ fn hosts(config: &Config, state: &Path) -> Hosts {
 fn connector(config: &Config, args: &[&str]) -> Arc<Connect> {
     let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
     let directory = config.directory.clone();
-    Arc::new(move |host| {
-        let connecting = serve::connect_as(args.clone(), directory.clone(), host);
+    Arc::new(move |options| {
+        let connecting = serve::connect_as(args.clone(), directory.clone(), options);
         Box::pin(async move { connecting.await.map_err(|error| error.to_string()) })
     })
 }

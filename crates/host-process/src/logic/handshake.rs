@@ -56,6 +56,9 @@ pub struct ServeRequest {
     pub stdio: Value,
     /// An ID that no other client has. It stays the same with the next host.
     pub client: String,
+    /// The key of the clients with which it shares an identity. `None` has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_key: Option<String>,
 }
 
 /// A request about one session, from a person at a terminal.
@@ -335,6 +338,7 @@ mod tests {
             directory: "/work".into(),
             stdio: Value::Null,
             client: "c".to_owned(),
+            identity_key: None,
         });
         let json = serde_json::to_string(&request).unwrap();
         assert_eq!(

@@ -26,6 +26,7 @@ use super::super::backend::{self, Backend, BackendError};
 use super::super::job_service::job_service;
 use super::super::services::{self, Identity};
 use super::super::{alerts, injected_servers};
+use super::shared_identities::{IdentityLease, SharedIdentities};
 use super::{Args, ServeError};
 
 /// When a client's service ends.
@@ -55,8 +56,12 @@ pub(in crate::cli) struct Shared {
     pub(in crate::cli) app_servers: Rc<AppServers>,
     /// The tasks of all clients.
     pub(in crate::cli) tasks: Arc<SessionTasks>,
+    /// The identities that several clients share.
+    pub(in crate::cli) identities: Rc<SharedIdentities>,
     /// The ID of this client.
     pub(in crate::cli) client: String,
+    /// The key of the clients with which this client shares an identity, if it shares one.
+    pub(in crate::cli) identity_key: Option<String>,
 }
 
 /// The backend that the client has asked for, if it has what the client wants of it.
@@ -100,8 +105,8 @@ where
     for warning in &config.warnings {
         warnings.push(warning.to_string());
     }
-    let client = shared.as_ref().map(|shared| shared.client.as_str());
-    let identity = Identity::take(&config, backend.name(), client);
+    let lease = lease(&config, backend.name(), shared.as_ref()).await;
+    let identity: &Identity = &lease;
     for warning in &identity.warnings {
         tracing::warn!("{warning}");
         warnings.push(warning.as_str());
@@ -116,7 +121,9 @@ where
         None => defaults,
     };
     // From here on, no error may return before the identity is closed.
-    identity.join(&config);
+    if lease.is_new {
+        identity.join(&config);
+    }
     let jobs = job_service(&config, &identity.member, "codex-mcp serve", |error| {
         tracing::warn!("jobs are not written into the audit: {error}");
     });
@@ -132,7 +139,7 @@ where
                 stdio,
                 shared,
             };
-            through_app_server(args, setup, &identity, streams, &end).await
+            through_app_server(args, setup, identity, streams, &end).await
         }
         Backend::McpServer(codex, release) => {
             let options = mcp_proxy::Options {
@@ -142,7 +149,7 @@ where
                     release,
                 },
                 defaults: defaults
-                    .with_mcp_servers(injected_servers::proxy_servers(&config, &identity)),
+                    .with_mcp_servers(injected_servers::proxy_servers(&config, identity)),
                 warnings,
                 bounds: config.bounds(),
                 services: identity.services.clone(),
@@ -157,8 +164,24 @@ where
             Ok(())
         }
     };
-    identity.close(&end.hurry).await;
+    lease.release(&end.ended, &end.hurry).await;
     served
+}
+
+/// The identity of a client: its own, or the one that it shares with other clients of the host.
+async fn lease(config: &Config, backend: &'static str, shared: Option<&Shared>) -> IdentityLease {
+    let take = |client| Identity::take(config, backend, client);
+    let Some(shared) = shared else {
+        return IdentityLease::exclusive(take(None));
+    };
+    let Some(key) = shared.identity_key.as_deref() else {
+        return IdentityLease::exclusive(take(Some(shared.client.as_str())));
+    };
+    // After a change of the settings, the next client has another identity.
+    let team = config.team.as_ref().map(|team| team.value.to_string());
+    let settings = (&config.atm_home, config.identity.value.to_string(), team);
+    let slot = format!("{key} {settings:?}");
+    shared.identities.lease(slot, || take(Some(key))).await
 }
 
 fn timeouts(args: &Args, config: &Config) -> Timeouts {

@@ -1,10 +1,12 @@
 //! `codex-mcp serve`: MCP on stdin and stdout.
 //!
 //! This process serves its client itself (`client`), or passes the client's messages on to the
-//! host that several clients share (`relayed`).
+//! host that several clients share (`relayed`). Clients of a host can share an identity
+//! (`shared_identities`).
 
 mod client;
 mod relayed;
+mod shared_identities;
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -30,6 +32,7 @@ pub(super) use client::{
     ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client, terms,
 };
 pub(super) use relayed::{HostEndpointError, all_endpoints, connect_as, endpoint, state};
+pub(super) use shared_identities::SharedIdentities;
 
 /// The settings that only a variable can change.
 const VARIABLES: &str = "\

@@ -25,6 +25,7 @@ use settings::Config;
 use supervise::spawn::{is_unknown_to_hosts, own_executable, umask};
 use tokio::net::UnixStream;
 use uuid::Uuid;
+use work_board::ConnectOptions;
 
 use super::{Args, ServeError};
 use crate::cli::shutdown::Shutdown;
@@ -90,9 +91,13 @@ fn host_args() -> [OsString; 2] {
 pub(in crate::cli) async fn connect_as(
     args: Vec<String>,
     directory: PathBuf,
-    host: Option<HostEndpoint>,
+    options: ConnectOptions,
 ) -> Result<UnixStream, HostEndpointError> {
-    let request = request(args, directory, &Stdio::default())?;
+    let ConnectOptions { host, identity_key } = options;
+    let request = ServeRequest {
+        identity_key,
+        ..request(args, directory, &Stdio::default())?
+    };
     let endpoint = host.map_or_else(endpoint, Ok)?;
     Ok(connect::serve(&endpoint, &host_args(), &request).await?)
 }
@@ -107,6 +112,7 @@ fn request(
         directory: text(directory.into_os_string())?.into(),
         stdio: json!(stdio),
         client: Uuid::new_v4().to_string(),
+        identity_key: None,
     })
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{TIME_LIMIT, WebFixture};
 use crate::jobs::wait_for;
 use crate::on_each_release;
+use crate::real::team::{make_team, put_mail};
 use testkit::http::{Event, Events, Request};
 use testkit::process::{signal, wait_until_gone};
 
@@ -162,6 +163,14 @@ impl<'a> Stateless<'a> {
         let mut events = self.begin(method, name, params).await;
         events.until(|event| event.data["id"] == 1).await.data
     }
+
+    /// Calls a tool, which must succeed; returns its structured result.
+    async fn tool(&self, name: &str, arguments: Value) -> Value {
+        let call = json!({ "name": name, "arguments": arguments });
+        let mut answer = self.call("tools/call", Some(name), call).await;
+        assert_ne!(answer["result"]["isError"], true, "{answer:#}");
+        answer["result"]["structuredContent"].take()
+    }
 }
 
 #[tokio::test]
@@ -186,6 +195,35 @@ async fn requests_of_2026_need_no_session() {
         answer["result"]["structuredContent"]["content"], "done",
         "{answer:#}"
     );
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn requests_of_2026_that_overlap_have_one_identity() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    make_team(&web.stage, &["lead"]);
+    web.restart_with(&[("ATM_TEAM", "builders")]).await;
+    let client = Stateless::new(&web, json!({})).await;
+    let identity = async || {
+        let status = client.tool("codex_status", json!({})).await;
+        status["identity"].as_str().unwrap().to_owned()
+    };
+    let first = identity().await;
+    let message = json!({ "from": "lead", "text": "Look", "read": false,
+        "timestamp": "2026-11-26T10:00:00.000Z" });
+    put_mail(&web.stage, &first, &[message]);
+    let arguments = json!({ "prompt": "work", "cwd": web.stage.home.work() });
+    let meanwhile = async {
+        gate.reached(1).await;
+        assert_eq!(identity().await, first);
+        let pending = client.tool("atm_pending_count", json!({})).await;
+        assert_eq!(pending["count"], 1, "{pending:#}");
+        gate.release();
+    };
+    let (answer, ()) = tokio::join!(client.tool("codex", arguments), meanwhile);
+    assert_eq!(answer["content"], "done", "{answer:#}");
     web.finish().await;
 }
 
