@@ -11,10 +11,9 @@ use common::sync::lock;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use host_process::logic::subscriptions::Subscriptions;
-use rmcp::model::GetExtensions as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-    CompleteRequestParams, CompleteResult, CreateTaskResult, DiscoverResult,
+    CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest, DiscoverResult,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
     InitializeRequestParams, InitializeResult, InputRequiredResult, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -36,6 +35,7 @@ use tokio::time::{Instant, sleep_until};
 
 use work_board::{CallError, Connect, ConnectOptions, HostLink, Incoming, taken};
 
+use crate::decisions;
 use crate::logic::access::CredentialId;
 
 /// The notification that ends the introduction of a client.
@@ -46,6 +46,11 @@ const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
 
 /// The method of a request to be notified of the changes of a resource.
 const SUBSCRIBE: &str = "resources/subscribe";
+
+/// The member of a question with the ID of the call that asks it, and its path in a question that ends
+/// the call.
+const CALL: &str = "codex_mcp_tool_call_id";
+const CALL_IN_META: &str = "/params/_meta/codex_mcp_tool_call_id";
 
 /// The least time between the beginning of a connection to a host and its replacement by another
 /// one.
@@ -76,9 +81,15 @@ struct HostClient {
     sink: std::sync::Mutex<Option<SubscriptionSink>>,
 }
 
-/// The client's requests in progress, oldest first. A question of the host is sent on the stream of
-/// the latest request.
-type Calls = std::sync::Mutex<Vec<RequestId>>;
+/// The client's requests in progress, oldest first.
+type Calls = std::sync::Mutex<Vec<OpenRequest>>;
+
+/// A request of the client.
+struct OpenRequest {
+    /// Its ID on the connection to the host.
+    at_host: u64,
+    id: RequestId,
+}
 
 /// The description that a host's server gives to a client without any capabilities.
 pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
@@ -126,8 +137,9 @@ impl Forwarder {
     ) -> Result<T, ErrorData> {
         let client = self.links.client(&context.peer).await?;
         let params = with_meta(params, context)?;
-        let _underway = Underway::begin(&client, &context.id);
-        let mut call = client.link.begin(method, Some(params)).await;
+        let at_host = client.link.next_id();
+        let _underway = Underway::begin(&client, at_host, &context.id);
+        let mut call = client.link.begin_as(at_host, method, params).await;
         let result = tokio::select! {
             result = call.wait() => result.map_err(error_data)?,
             () = context.ct.cancelled() => {
@@ -236,22 +248,20 @@ impl HostLinks {
 /// A request that is under way, until this is dropped.
 struct Underway<'a> {
     client: &'a HostClient,
-    id: RequestId,
+    at_host: u64,
 }
 
 impl<'a> Underway<'a> {
-    fn begin(client: &'a HostClient, id: &RequestId) -> Self {
-        lock(&client.calls).push(id.clone());
-        Self {
-            client,
-            id: id.clone(),
-        }
+    fn begin(client: &'a HostClient, at_host: u64, id: &RequestId) -> Self {
+        let id = id.clone();
+        lock(&client.calls).push(OpenRequest { at_host, id });
+        Self { client, at_host }
     }
 }
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        lock(&self.client.calls).retain(|id| *id != self.id);
+        lock(&self.client.calls).retain(|call| call.at_host != self.at_host);
     }
 }
 
@@ -321,15 +331,10 @@ fn error_data(CallError(error): CallError) -> ErrorData {
 
 /// Puts a question of the host to the client, and passes on the answer.
 async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: Value) {
-    let answered = match serde_json::from_value::<ServerRequest>(request_of(message)) {
-        Ok(mut request) => {
-            // Without a request in progress, the question is sent on the stream that the client
-            // holds open.
-            if let Some(latest) = lock(&client.calls).last() {
-                let origin = OriginatingRequestId(latest.clone());
-                request.extensions_mut().insert(origin);
-            }
-            peer.send_request(request).await
+    let answered = match question(client, message) {
+        Ok(question) => {
+            let question = ServerRequest::CustomRequest(question);
+            peer.send_request(question).await
         }
         Err(error) => Err(ServiceError::McpError(ErrorData::internal_error(
             error.to_string(),
@@ -337,7 +342,10 @@ async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: V
         ))),
     };
     let answer = match answered {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Ok(result) => {
+            let result = decisions::restored(json!(result));
+            json!({ "jsonrpc": "2.0", "id": id, "result": result })
+        }
         Err(ServiceError::McpError(error)) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
         Err(error) => {
             let CallError(error) = CallError::internal(error);
@@ -345,6 +353,24 @@ async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: V
         }
     };
     client.link.send(answer).await;
+}
+
+/// A question of the host as the client gets it: with all members, also those that MCP does not know.
+fn question(client: &HostClient, message: Value) -> serde_json::Result<CustomRequest> {
+    let mut question: CustomRequest = serde_json::from_value(request_of(message))?;
+    let calls = lock(&client.calls);
+    let asking = question.params.as_mut().and_then(|all| all.get_mut(CALL));
+    let named: Option<u64> = asking.as_ref().and_then(|call| call.as_str()?.parse().ok());
+    let call = calls.iter().find(|call| Some(call.at_host) == named);
+    if let (Some(asking), Some(call)) = (asking, call) {
+        *asking = json!(call.id.to_string());
+    }
+    // Without a request in progress, the question is sent on the stream that the client holds open.
+    if let Some(call) = call.or_else(|| calls.last()) {
+        let origin = OriginatingRequestId(call.id.clone());
+        question.extensions.insert(origin);
+    }
+    Ok(question)
 }
 
 /// Passes a notification on: to the subscription of a client of 2026-07-28, or else to the client.
@@ -391,6 +417,12 @@ fn one_of<T>(
         false => complete(result),
     };
     read.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+/// The values of a member that is an object.
+fn members_mut<'a>(value: &'a mut Value, member: &str) -> impl Iterator<Item = &'a mut Value> {
+    let member = value.get_mut(member).and_then(Value::as_object_mut);
+    member.into_iter().flat_map(|members| members.values_mut())
 }
 
 fn is_of_type(result: &Value, kind: &str) -> bool {
@@ -446,7 +478,12 @@ impl ServerHandler for Forwarder {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let result: Value = self.forward("tools/call", request, &context).await?;
+        let mut result: Value = self.forward("tools/call", request, &context).await?;
+        for question in members_mut(&mut result, "inputRequests") {
+            if let Some(call) = question.pointer_mut(CALL_IN_META) {
+                *call = json!(context.id.to_string());
+            }
+        }
         let complete = |result: Value| match is_of_type(&result, "task") {
             true => serde_json::from_value::<CreateTaskResult>(result).map(Into::into),
             false => serde_json::from_value::<CallToolResult>(result).map(Into::into),
@@ -537,10 +574,7 @@ impl ServerHandler for Forwarder {
         *lock(&client.sink) = Some(context.sink().clone());
         let params = json!({ "notifications": context.accepted() });
         let params = with_meta(params, request)?;
-        let mut call = client
-            .link
-            .begin("subscriptions/listen", Some(params))
-            .await;
+        let mut call = client.link.begin("subscriptions/listen", params).await;
         tokio::select! {
             result = call.wait() => result.map(drop).map_err(error_data),
             () = context.cancelled() => Ok(()),

@@ -34,6 +34,7 @@ mod app;
 mod auth;
 mod budget;
 mod conductor;
+mod decisions;
 mod feed;
 mod forms;
 mod forwarder;

@@ -13,6 +13,7 @@ use work_board::Connect;
 
 use crate::app::{App, Mcp};
 use crate::auth::Caller;
+use crate::decisions;
 use crate::forwarder::{Forwarder, about};
 use crate::logic::access::CredentialId;
 use crate::mcp_sessions::{McpSessions, caller, noting_full};
@@ -53,6 +54,10 @@ async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
     if !is_theirs {
         return NO_MCP_SESSION.into_response();
     }
+    let request = match decisions::keep(request, LONGEST_MESSAGE).await {
+        Ok(request) => request,
+        Err(refusal) => return refusal.into_response(),
+    };
     let mut service = mcp.service.clone();
     let (response, room) = noting_full(caller, service.call(request)).await;
     match (room, response) {

@@ -121,9 +121,18 @@ impl HostLink {
         }
     }
 
+    /// An ID for a call.
+    pub fn next_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Begins a call, and returns its ID and the receiver of its result.
-    pub async fn begin(&self, method: &str, params: Option<Value>) -> Call {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+    pub async fn begin(&self, method: &str, params: Value) -> Call {
+        self.begin_as(self.next_id(), method, params).await
+    }
+
+    /// Begins a call with an ID from [`HostLink::next_id`].
+    pub async fn begin_as(&self, id: u64, method: &str, params: Value) -> Call {
         let (sender, result) = oneshot::channel();
         {
             let mut pending = lock(&self.pending);
@@ -131,7 +140,6 @@ impl HostLink {
                 pending.calls.insert(id, sender);
             }
         }
-        let params = params.unwrap_or_else(|| json!({}));
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.send(message).await;
         Call {
@@ -148,7 +156,7 @@ impl HostLink {
 
     /// Makes a call, and waits for its result.
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, CallError> {
-        self.begin(method, Some(params)).await.wait().await
+        self.begin(method, params).await.wait().await
     }
 }
 

@@ -101,6 +101,35 @@ async fn client_of_http_calls_codex_and_is_asked(release: &str) {
     web.finish().await;
 }
 
+#[tokio::test]
+async fn answer_with_a_yes_and_a_no_is_a_no() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("done")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let client = Client::new(&web).await;
+    let arguments = json!({ "prompt": "make it", "approval-policy": "on-request",
+        "cwd": web.stage.home.work() });
+    let call = json!({ "name": "codex", "arguments": arguments });
+    let mut events = client.begin(9, "tools/call", call).await;
+    let asked = events
+        .until(|event| event.data["method"] == "elicitation/create")
+        .await;
+    let question = &asked.data["params"];
+    assert!(question["codex_command"].is_array(), "{question:#}");
+    assert_eq!(question["codex_mcp_tool_call_id"], "9", "{question:#}");
+    let both = json!({ "jsonrpc": "2.0", "id": asked.data["id"],
+        "result": { "action": "accept", "decision": "denied" } });
+    let accepted = client.message(&both).send().await;
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let answer = events.until(|event| event.data["id"] == 9).await.data;
+    assert_eq!(
+        answer["result"]["structuredContent"]["content"], "done",
+        "{answer:#}"
+    );
+    assert!(!web.stage.file("made.txt").exists());
+    web.finish().await;
+}
+
 /// Who knows the ID of a session, and has another credential, can neither answer nor read nor end it.
 async fn stranger_has_no_such_session(client: &Client<'_>, answer: &Value) {
     let web = client.web;
