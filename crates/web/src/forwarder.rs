@@ -8,9 +8,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use common::sync::lock;
+use common::text::hex;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use host_process::logic::subscriptions::Subscriptions;
+use mcp_server::code::Code;
+use mcp_server::error::ToolError;
+use mcp_server::{repeated_call, tools};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
     CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest, DiscoverResult,
@@ -66,6 +70,8 @@ pub(crate) struct Forwarder {
 struct HostLinks {
     connect: Arc<Connect>,
     client: Mutex<Option<Arc<HostClient>>>,
+    /// The ID of the client; without random numbers, each host gets another one.
+    id: Option<String>,
     /// The credential of the client.
     caller: Option<CredentialId>,
     /// The client's introduction, to be repeated to the next host. Without a session, there is none.
@@ -121,6 +127,7 @@ impl Forwarder {
             links: Arc::new(HostLinks {
                 connect,
                 client: Mutex::default(),
+                id: random_id(),
                 caller,
                 introduction: OnceLock::new(),
                 subscriptions: std::sync::Mutex::default(),
@@ -138,22 +145,36 @@ impl Forwarder {
         let client = self.links.client(&context.peer).await?;
         let params = with_meta(params, context)?;
         let at_host = client.link.next_id();
-        let _underway = Underway::begin(&client, at_host, &context.id);
-        let mut call = client.link.begin_as(at_host, method, params).await;
-        let result = tokio::select! {
-            result = call.wait() => result.map_err(error_data)?,
-            () = context.ct.cancelled() => {
-                let mut cancelled = notification("notifications/cancelled");
-                if let Some(members) = cancelled.as_object_mut() {
-                    members.insert("params".to_owned(), json!({ "requestId": call.id }));
-                }
-                client.link.send(cancelled).await;
-                // The host sends no answer, and the client awaits none.
-                return Err(ErrorData::internal_error("the request was cancelled", None));
-            }
-        };
+        let answer = client.answer(at_host, method, params, context).await?;
+        let result = answer.ok_or_else(|| error_data(CallError::lost()))?;
         serde_json::from_value(result)
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    /// Calls a tool of the host. If the host ends meanwhile, the call of a turn is repeated to the next
+    /// one, which may continue the turn; `None` if the answer is lost.
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<Value>, ErrorData> {
+        const METHOD: &str = "tools/call";
+        let is_repeatable = tools::REPEATED.contains(&&*request.name);
+        let client = self.links.client(&context.peer).await?;
+        let params = with_meta(request, context)?;
+        let repeated = is_repeatable.then(|| marked_as_repeated(params.clone()));
+        let at_host = client.link.next_id();
+        let answer = client.answer(at_host, METHOD, params, context).await?;
+        match (answer, repeated) {
+            (None, Some(params)) => match self.links.client(&context.peer).await {
+                Ok(client) => client.answer(at_host, METHOD, params, context).await,
+                Err(error) => {
+                    tracing::warn!("an open call is lost with its host process: {error}");
+                    Ok(None)
+                }
+            },
+            (answer, _) => Ok(answer),
+        }
     }
 
     async fn notify(&self, method: &str, context: &NotificationContext<RoleServer>) {
@@ -162,6 +183,59 @@ impl Forwarder {
             Err(error) => tracing::warn!("a notification is lost: {error}"),
         }
     }
+}
+
+impl HostClient {
+    /// Makes a request of the client, and waits for the result; `None` if the host has gone.
+    async fn answer(
+        &self,
+        at_host: u64,
+        method: &str,
+        params: Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<Value>, ErrorData> {
+        let _underway = Underway::begin(self, at_host, &context.id);
+        let mut call = self.link.begin_as(at_host, method, params).await;
+        tokio::select! {
+            answer = call.answer() => answer.transpose().map_err(error_data),
+            () = context.ct.cancelled() => {
+                let mut cancelled = notification("notifications/cancelled");
+                if let Some(members) = cancelled.as_object_mut() {
+                    members.insert("params".to_owned(), json!({ "requestId": call.id }));
+                }
+                self.link.send(cancelled).await;
+                // The host sends no answer, and the client awaits none.
+                Err(ErrorData::internal_error("the request was cancelled", None))
+            }
+        }
+    }
+}
+
+/// An ID that no other client has.
+fn random_id() -> Option<String> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).ok()?;
+    Some(hex(&random))
+}
+
+/// The parameters of a call that is repeated.
+fn marked_as_repeated(mut params: Value) -> Value {
+    if let Some(params) = params.as_object_mut() {
+        let meta = params.entry("_meta").or_insert_with(|| json!({}));
+        if let Some(meta) = meta.as_object_mut() {
+            meta.insert(repeated_call::MARK.to_owned(), true.into());
+        }
+    }
+    params
+}
+
+/// The result of a call of a tool whose answer is lost with the host.
+fn lost_result(tool: &str) -> CallToolResult {
+    let (code, message) = match tools::jobs::LASTING.contains(&tool) {
+        true => (Code::JobHostLost, tools::jobs::LOST),
+        false => (Code::HostLost, repeated_call::LOST),
+    };
+    ToolError::new(code, message).into_result()
 }
 
 impl HostLinks {
@@ -180,7 +254,8 @@ impl HostLinks {
             .await
             .map_err(internal)?;
         // The first host is told by the request that is under way.
-        if client.is_some() {
+        if let Some(earlier) = &*client {
+            link.number_after(&earlier.link);
             self.introduce(&link, peer).await.map_err(error_data)?;
         }
         let opened = Arc::new(HostClient {
@@ -204,6 +279,7 @@ impl HostLinks {
         let caller = self.caller.as_ref();
         let caller = caller.filter(|_| self.introduction.get().is_none());
         ConnectOptions {
+            client: self.id.clone(),
             identity_key: caller.map(ToString::to_string),
             ..ConnectOptions::default()
         }
@@ -478,7 +554,10 @@ impl ServerHandler for Forwarder {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut result: Value = self.forward("tools/call", request, &context).await?;
+        let name = request.name.clone();
+        let Some(mut result) = self.call(request, &context).await? else {
+            return Ok(lost_result(&name).into());
+        };
         for question in members_mut(&mut result, "inputRequests") {
             if let Some(call) = question.pointer_mut(CALL_IN_META) {
                 *call = json!(context.id.to_string());

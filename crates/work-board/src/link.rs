@@ -24,6 +24,8 @@ pub type Connect =
 pub struct ConnectOptions {
     /// The host. `None` is the usual one.
     pub host: Option<HostEndpoint>,
+    /// An ID that no other client has, by which a host knows a client of an earlier one. `None` is a new one.
+    pub client: Option<String>,
     /// The key of the clients with which it shares an identity. `None` has one of its own.
     pub identity_key: Option<String>,
 }
@@ -54,6 +56,11 @@ impl CallError {
     /// A failure inside of this process.
     pub fn internal(why: impl std::fmt::Display) -> Self {
         Self(json!({ "code": INTERNAL_ERROR, "message": why.to_string() }))
+    }
+
+    /// The host has gone.
+    pub fn lost() -> Self {
+        Self::internal("the host process ended before it answered")
     }
 }
 
@@ -121,6 +128,12 @@ impl HostLink {
         }
     }
 
+    /// Gives calls other IDs than an earlier connection has.
+    pub fn number_after(&self, earlier: &Self) {
+        let next = earlier.next.load(Ordering::Relaxed);
+        self.next.store(next, Ordering::Relaxed);
+    }
+
     /// An ID for a call.
     pub fn next_id(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
@@ -131,7 +144,8 @@ impl HostLink {
         self.begin_as(self.next_id(), method, params).await
     }
 
-    /// Begins a call with an ID from [`HostLink::next_id`].
+    /// Begins a call with an ID from [`HostLink::next_id`], or one of an earlier connection that is
+    /// repeated.
     pub async fn begin_as(&self, id: u64, method: &str, params: Value) -> Call {
         let (sender, result) = oneshot::channel();
         {
@@ -182,8 +196,14 @@ impl Call {
     ///
     /// [`CallError`] of the host, or that it has gone.
     pub async fn wait(&mut self) -> Result<Value, CallError> {
-        let lost = || CallError::internal("the host process ended before it answered");
-        (&mut self.result).await.unwrap_or_else(|_| Err(lost()))
+        self.answer()
+            .await
+            .unwrap_or_else(|| Err(CallError::lost()))
+    }
+
+    /// Waits for the answer; `None` if the host has gone.
+    pub async fn answer(&mut self) -> Option<Result<Value, CallError>> {
+        (&mut self.result).await.ok()
     }
 }
 

@@ -93,10 +93,16 @@ pub(in crate::cli) async fn connect_as(
     directory: PathBuf,
     options: ConnectOptions,
 ) -> Result<UnixStream, HostEndpointError> {
-    let ConnectOptions { host, identity_key } = options;
-    let request = ServeRequest {
+    let ConnectOptions {
+        host,
+        client,
         identity_key,
-        ..request(args, directory, &Stdio::default())?
+    } = options;
+    let request = request(args, directory, &Stdio::default())?;
+    let request = ServeRequest {
+        client: client.unwrap_or(request.client),
+        identity_key,
+        ..request
     };
     let endpoint = host.map_or_else(endpoint, Ok)?;
     Ok(connect::serve(&endpoint, &host_args(), &request).await?)

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{TIME_LIMIT, WebFixture};
 use crate::jobs::wait_for;
 use crate::on_each_release;
+use crate::real::job_tools;
 use crate::real::team::{make_team, put_mail};
 use testkit::http::{Event, Events, Request};
 use testkit::process::{signal, wait_until_gone};
@@ -321,6 +322,37 @@ async fn subscription_of_a_session_outlives_its_host() {
     kill_hosts(&web).await;
     web.output(&["jobs", "submit", "work"]).await;
     news.until(is_update).await;
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn call_of_a_killed_host_gets_its_answer_or_says_that_it_is_lost() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = job_tools::stage(testkit::codex::newest(), script).await;
+    let web = WebFixture::on(stage).await;
+    let client = Client::new(&web).await;
+    let work = web.stage.home.work();
+    let arguments = json!({ "prompt": "work", "cwd": work });
+    let call = json!({ "name": "codex", "arguments": arguments });
+    let mut turn = client.begin(1, "tools/call", call).await;
+    let arguments = json!({ "task": "work", "repo": work, "wait_ms": 600_000 });
+    let call = json!({ "name": "codex_run", "arguments": arguments });
+    let mut run = client.begin(2, "tools/call", call).await;
+    gate.reached(2).await;
+    kill_hosts(&web).await;
+    let lost = run.until(|event| event.data["id"] == 2).await.data;
+    let error = &lost["result"]["structuredContent"]["error"];
+    assert_eq!(error["code"], "HOST_LOST", "{lost:#}");
+    assert_eq!(error["retryable"], false, "{lost:#}");
+    let hint = error["hint"].as_str().unwrap();
+    assert!(hint.contains("call_jobs"), "{hint}");
+    gate.release();
+    let answer = turn.until(|event| event.data["id"] == 1).await.data;
+    assert_eq!(
+        answer["result"]["structuredContent"]["content"], "done",
+        "{answer:#}"
+    );
     web.finish().await;
 }
 
