@@ -17,18 +17,18 @@ use mcp_server::error::ToolError;
 use mcp_server::{repeated_call, tools};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-    CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest, DiscoverResult,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
-    InitializeRequestParams, InitializeResult, InputRequiredResult, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
-    ResourceUpdatedNotificationParam, ServerConfig, ServerNotification, ServerRequest,
-    SubscribeRequestParams, SubscriptionFilter, TASKS_EXTENSION_ID, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CancelledNotificationParam, CompleteRequestParams, CompleteResult, CreateTaskResult,
+    CustomRequest, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, InputRequiredResult,
+    JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, RequestId, ResourceUpdatedNotificationParam, ServerConfig,
+    ServerNotification, ServerRequest, SubscribeRequestParams, SubscriptionFilter,
+    TASKS_EXTENSION_ID, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{
-    NotificationContext, OriginatingRequestId, Peer, RequestContext, ServiceError,
-    SubscriptionContext, SubscriptionSink,
+    NotificationContext, OriginatingRequestId, Peer, PeerRequestOptions, RequestContext,
+    RequestHandle, ServiceError, SubscriptionContext, SubscriptionSink,
 };
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
@@ -47,6 +47,9 @@ const INITIALIZED: &str = "notifications/initialized";
 
 /// The notification with which a host confirms a subscription. Not passed on, as rmcp confirms it.
 const CONFIRMED: &str = "notifications/subscriptions/acknowledged";
+
+/// The notification that a request needs no answer any more.
+const CANCELLED: &str = "notifications/cancelled";
 
 /// The method of a request to be notified of the changes of a resource.
 const SUBSCRIBE: &str = "resources/subscribe";
@@ -84,11 +87,15 @@ struct HostLinks {
 struct HostClient {
     link: HostLink,
     calls: Calls,
+    questions: Questions,
     sink: std::sync::Mutex<Option<SubscriptionSink>>,
 }
 
 /// The client's requests in progress, oldest first.
 type Calls = std::sync::Mutex<Vec<OpenRequest>>;
+
+/// The open questions of the host, each with its ID at the host and the one that the client knows.
+type Questions = std::sync::Mutex<Vec<(Value, RequestId)>>;
 
 /// A request of the client.
 struct OpenRequest {
@@ -199,7 +206,7 @@ impl HostClient {
         tokio::select! {
             answer = call.answer() => answer.transpose().map_err(error_data),
             () = context.ct.cancelled() => {
-                let mut cancelled = notification("notifications/cancelled");
+                let mut cancelled = notification(CANCELLED);
                 if let Some(members) = cancelled.as_object_mut() {
                     members.insert("params".to_owned(), json!({ "requestId": call.id }));
                 }
@@ -261,6 +268,7 @@ impl HostLinks {
         let opened = Arc::new(HostClient {
             link,
             calls: Calls::default(),
+            questions: Questions::default(),
             sink: std::sync::Mutex::default(),
         });
         let (host, links) = (Arc::downgrade(&opened), Arc::downgrade(self));
@@ -346,7 +354,7 @@ fn notification(method: &str) -> Value {
 }
 
 /// Passes on the host's own messages, until the host or the client has gone. A question waits for
-/// its answer on a separate task.
+/// its answer on a separate task; one that is open when the host has gone is withdrawn.
 async fn pass_on(
     client: Weak<HostClient>,
     mut told: mpsc::Receiver<Incoming>,
@@ -358,10 +366,21 @@ async fn pass_on(
         };
         match id {
             Some(id) => {
-                let peer = peer.clone();
-                tokio::spawn(async move { ask(&client, &peer, id, message).await });
+                let asked = ask(&client, &peer, &id, message).await;
+                tokio::spawn(async move { pass_answer(&client, id, asked).await });
             }
             None => tell(&client, &peer, message).await,
+        }
+    }
+    let Some(client) = client.upgrade() else {
+        return;
+    };
+    let open: Vec<_> = lock(&client.questions).drain(..).collect();
+    for (_, question) in open {
+        let why = "the host process has ended".to_owned();
+        let withdrawn = CancelledNotificationParam::new(Some(question), Some(why));
+        if let Err(error) = peer.notify_cancelled(withdrawn).await {
+            tracing::debug!("a client cannot be notified: {error}");
         }
     }
 }
@@ -405,18 +424,34 @@ fn error_data(CallError(error): CallError) -> ErrorData {
         .unwrap_or_else(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-/// Puts a question of the host to the client, and passes on the answer.
-async fn ask(client: &HostClient, peer: &Peer<RoleServer>, id: Value, message: Value) {
-    let answered = match question(client, message) {
-        Ok(question) => {
-            let question = ServerRequest::CustomRequest(question);
-            peer.send_request(question).await
-        }
-        Err(error) => Err(ServiceError::McpError(ErrorData::internal_error(
-            error.to_string(),
-            None,
-        ))),
+/// Puts a question of the host to the client.
+async fn ask(
+    client: &HostClient,
+    peer: &Peer<RoleServer>,
+    id: &Value,
+    message: Value,
+) -> Result<RequestHandle<RoleServer>, ServiceError> {
+    let question = question(client, message).map_err(|error| {
+        ServiceError::McpError(ErrorData::internal_error(error.to_string(), None))
+    })?;
+    let question = ServerRequest::CustomRequest(question);
+    let options = PeerRequestOptions::no_options();
+    let asked = peer.send_cancellable_request(question, options).await?;
+    lock(&client.questions).push((id.clone(), asked.id.clone()));
+    Ok(asked)
+}
+
+/// Passes the answer to a question on to the host.
+async fn pass_answer(
+    client: &HostClient,
+    id: Value,
+    asked: Result<RequestHandle<RoleServer>, ServiceError>,
+) {
+    let answered = match asked {
+        Ok(asked) => asked.await_response().await,
+        Err(error) => Err(error),
     };
+    lock(&client.questions).retain(|(at_host, _)| *at_host != id);
     let answer = match answered {
         Ok(result) => {
             let result = decisions::restored(json!(result));
@@ -450,8 +485,12 @@ fn question(client: &HostClient, message: Value) -> serde_json::Result<CustomReq
 }
 
 /// Passes a notification on: to the subscription of a client of 2026-07-28, or else to the client.
-async fn tell(client: &HostClient, peer: &Peer<RoleServer>, message: Value) {
-    if is_confirmation(&message) {
+async fn tell(client: &HostClient, peer: &Peer<RoleServer>, mut message: Value) {
+    if is_of_method(&message, CONFIRMED) {
+        return;
+    }
+    // A question that has its answer is not withdrawn any more.
+    if is_of_method(&message, CANCELLED) && rename_cancelled(client, &mut message).is_none() {
         return;
     }
     let Ok(notification) = serde_json::from_value::<ServerNotification>(request_of(message)) else {
@@ -471,6 +510,16 @@ async fn tell(client: &HostClient, peer: &Peer<RoleServer>, message: Value) {
     if let Err(error) = told {
         tracing::debug!("a client cannot be notified: {error}");
     }
+}
+
+/// Gives a cancellation of a question the ID that the client knows; `None` if the question is not open.
+fn rename_cancelled(client: &HostClient, message: &mut Value) -> Option<()> {
+    let cancelled = message.pointer_mut("/params/requestId")?;
+    let mut questions = lock(&client.questions);
+    let known = questions.iter().position(|(id, _)| *id == *cancelled)?;
+    let (_, question) = questions.remove(known);
+    *cancelled = json!(question);
+    Some(())
 }
 
 /// The method and the parameters of a message.
@@ -505,8 +554,8 @@ fn is_of_type(result: &Value, kind: &str) -> bool {
     result["resultType"] == kind
 }
 
-fn is_confirmation(message: &Value) -> bool {
-    message["method"] == CONFIRMED
+fn is_of_method(message: &Value, method: &str) -> bool {
+    message["method"] == method
 }
 
 impl ServerHandler for Forwarder {

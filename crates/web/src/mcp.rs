@@ -100,10 +100,10 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use axum::body::{self, Body};
+    use axum::body::{self, Body, BodyDataStream};
     use axum::http::StatusCode;
     use common::sync::lock;
-    use futures::FutureExt;
+    use futures::{FutureExt, StreamExt};
     use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
@@ -121,7 +121,8 @@ mod tests {
     /// The limit for what should happen soon.
     const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-    /// Hosts that confirm each request, and tell the test what they have got.
+    /// Hosts that confirm each request but a call, in which they ask something and withdraw it. They tell
+    /// the test what they have got.
     #[derive(Clone, Default)]
     struct FakeHosts {
         running: Arc<Mutex<Vec<JoinHandle<()>>>>,
@@ -154,6 +155,15 @@ mod tests {
             let message: Value = serde_json::from_str(&line).unwrap();
             received.send(message.clone()).unwrap();
             if message["id"].is_null() {
+                continue;
+            }
+            if message["method"] == "tools/call" {
+                let question = json!({ "jsonrpc": "2.0", "id": 0, "method": "elicitation/create",
+                    "params": { "message": "May I?", "requestedSchema": { "type": "object" } } });
+                let withdrawn = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+                    "params": { "requestId": 0 } });
+                let lines = format!("{question}\n{withdrawn}\n");
+                writer.write_all(lines.as_bytes()).await.unwrap();
                 continue;
             }
             let result = match message["method"] == "initialize" {
@@ -249,6 +259,57 @@ mod tests {
         assert_eq!(methods, expected);
         assert_eq!(told[0]["params"]["clientInfo"]["name"], "a test");
         assert_eq!(told[2]["params"]["uri"], "a:kept");
+        closing.cancel();
+    }
+
+    /// The next message of this method on a stream.
+    async fn next(stream: &mut BodyDataStream, method: &str) -> Value {
+        let mut text = String::new();
+        loop {
+            let part = timeout(TIME_LIMIT, stream.next()).await.unwrap();
+            text.push_str(&String::from_utf8_lossy(&part.unwrap().unwrap()));
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
+            let found = lines.find_map(|line| {
+                let message: Value = serde_json::from_str(line).ok()?;
+                (message["method"] == method).then_some(message)
+            });
+            if let Some(message) = found {
+                return message;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn withdrawn_question_of_a_later_host_has_the_id_that_the_client_knows() {
+        let hosts = FakeHosts::default();
+        let (connect, _received) = hosts.connect();
+        let closing = CancellationToken::new();
+        let service = service(&connect, &closing, |_| true).await.unwrap();
+        let session = session_of(&initialize(&service).await);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(&service, Some(&session), initialized).await;
+        let news = Request::builder()
+            .method("GET")
+            .uri("/mcp")
+            .header("host", "localhost")
+            .header("accept", "text/event-stream")
+            .header("mcp-session-id", &session);
+        let news = pass(&service, caller(), news.body(Body::empty()).unwrap()).await;
+        let mut news = news.into_body().into_data_stream();
+        for id in ["first", "second"] {
+            let params = json!({ "name": "a_tool", "arguments": {} });
+            let call =
+                json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+            let answer = send(&service, Some(&session), call).await;
+            let mut answer = answer.into_body().into_data_stream();
+            let asked = next(&mut answer, "elicitation/create").await;
+            let withdrawn = next(&mut news, "notifications/cancelled").await;
+            assert_eq!(withdrawn["params"]["requestId"], asked["id"], "{id}");
+            hosts.end();
+            // The call ends with its host.
+            let rest = answer.for_each(|_| async {});
+            timeout(TIME_LIMIT, rest).await.unwrap();
+        }
         closing.cancel();
     }
 
