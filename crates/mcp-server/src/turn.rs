@@ -19,7 +19,7 @@
 //! question was asked.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use codex_engine::EngineError;
 use codex_engine::command::{OpenQuestion, TurnRef, TurnView};
@@ -303,7 +303,10 @@ impl<'a> TurnWait<'a> {
              approval-policy or sandbox.",
             questions.join("\n\n"),
             self.turn.session,
-            self.server.timeouts.approval.as_secs(),
+            seconds_left(
+                open.iter().map(|question| question.expires),
+                SystemTime::now()
+            ),
         );
         let actions = open.iter().map(question::as_action).collect();
         self.answer(content, TurnStatus::WaitingApproval(actions))
@@ -358,5 +361,35 @@ impl<'a> TurnWait<'a> {
                 .await
                 .ok()?;
         }
+    }
+}
+
+/// The seconds until the first of these times, rounded up.
+fn seconds_left(expiries: impl Iterator<Item = SystemTime>, now: SystemTime) -> u64 {
+    let first = expiries
+        .min()
+        .and_then(|first| first.duration_since(now).ok());
+    let left = first.unwrap_or_default();
+    left.as_secs() + u64::from(left.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_that_of_the_first_question_to_expire() {
+        let now = SystemTime::now();
+        let left = |milliseconds: &[u64]| {
+            let expiries = milliseconds.iter().copied().map(Duration::from_millis);
+            seconds_left(expiries.map(|after| now + after), now)
+        };
+        assert_eq!(left(&[60_000]), 60);
+        assert_eq!(left(&[86_400_000, 4_999, 60_000]), 5);
+        assert_eq!(
+            seconds_left([now - Duration::from_secs(1)].into_iter(), now),
+            0
+        );
+        assert_eq!(left(&[]), 0);
     }
 }
