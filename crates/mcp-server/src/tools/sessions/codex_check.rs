@@ -229,9 +229,18 @@ impl Arguments {
         let action: &'static str = self.action.into();
         if self.action == Action::RespondUserInput {
             let answers = self.answers.take();
-            return answers
-                .map(Decision::Submit)
-                .ok_or_else(|| missing("answers", action));
+            return match self.decision {
+                // Also beside answers: an answer with a yes and a no is a no.
+                Some(DecisionName::Decline) => Ok(Decision::Decline),
+                Some(DecisionName::Cancel) => Ok(Decision::Cancel),
+                None | Some(DecisionName::Accept) => answers
+                    .map(Decision::Submit)
+                    .ok_or_else(|| missing("answers", action)),
+                Some(_) => Err(ToolError::new(
+                    Code::InvalidArgument,
+                    "decision is accept, decline or cancel with respond_user_input",
+                )),
+            };
         }
         let name = self.decision.ok_or_else(|| missing("decision", action))?;
         match name {
@@ -256,6 +265,71 @@ impl Arguments {
                     _ => None,
                 })
                 .ok_or_else(|| missing("networkPolicyAmendment", action)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decline_beside_answers_is_a_no() {
+        let answers = json!({ "colour": { "answers": ["red"] } });
+        let submitted = answers.as_object().cloned().map(Decision::Submit);
+        for (action, decision, answers, expected) in [
+            (
+                "respond_user_input",
+                json!(null),
+                &answers,
+                submitted.clone(),
+            ),
+            (
+                "respond_user_input",
+                json!("accept"),
+                &answers,
+                submitted.clone(),
+            ),
+            (
+                "respond_user_input",
+                json!("decline"),
+                &answers,
+                Some(Decision::Decline),
+            ),
+            (
+                "respond_user_input",
+                json!("cancel"),
+                &answers,
+                Some(Decision::Cancel),
+            ),
+            (
+                "respond_user_input",
+                json!("acceptForSession"),
+                &answers,
+                None,
+            ),
+            (
+                "respond_user_input",
+                json!("decline"),
+                &Value::Null,
+                Some(Decision::Decline),
+            ),
+            ("respond_user_input", json!("accept"), &Value::Null, None),
+            ("respond_permission", json!("accept"), &answers, submitted),
+            (
+                "respond_permission",
+                json!("decline"),
+                &answers,
+                Some(Decision::Decline),
+            ),
+        ] {
+            let given = json!({ "action": action, "decision": decision, "answers": answers });
+            let mut given: Arguments = serde_json::from_value(given).unwrap();
+            assert_eq!(
+                given.decision().ok(),
+                expected,
+                "{action} {decision} {answers}"
+            );
         }
     }
 }
