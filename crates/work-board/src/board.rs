@@ -420,7 +420,7 @@ fn unattended() -> Value {
 fn decision_of(response: Response) -> Option<Decision> {
     match response {
         Response::Decision(decision) => Some(decision),
-        Response::Rule | Response::Words(_) | Response::Text(_) => None,
+        Response::Json(_) | Response::Rule | Response::Words(_) | Response::Text(_) => None,
     }
 }
 

@@ -7,6 +7,7 @@ use agent_team::audit::{AuditOutcome, Event};
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::form::{self, WrongAnswer};
 use common::text::one_line;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use settings::bounds::OutOfBounds;
 use tokio::time::{Instant, timeout_at};
@@ -130,6 +131,8 @@ pub enum InstructError {
 pub enum Response {
     /// A decision.
     Decision(Decision),
+    /// A decision as JSON.
+    Json(Value),
     /// Approval with the first proposed rule.
     Rule,
     /// Texts for the fields of the question.
@@ -400,6 +403,10 @@ pub fn decision_for(
         offered: offered(stored),
     };
     match response {
+        Response::Json(given) => match Decision::deserialize(&given) {
+            Ok(decision) => decision_for(question, stored, Response::Decision(decision)),
+            Err(_) => Err(not_offered(one_line(&given.to_string(), REFUSAL))),
+        },
         Response::Decision(decision) if stored.decisions.contains(&decision) => Ok(decision),
         Response::Decision(Decision::Accept) if !stored.fields.is_empty() => Err(wants_words()),
         Response::Decision(Decision::Submit(_)) if stored.fields.is_empty() => {
@@ -489,9 +496,15 @@ mod tests {
         let accept = Response::Decision(Decision::Accept);
         assert_eq!(given(accept.clone()), Decision::Accept);
         assert_eq!(given(Response::Rule), rule("ls"));
+        let by_name = json!({ "acceptWithExecpolicyAmendment": ["ls"] });
+        assert_eq!(given(Response::Json(by_name)), rule("ls"));
         for other in [
             Response::Decision(Decision::AcceptForSession),
             Response::Decision(rule("rm")),
+            Response::Json(json!("yes")),
+            Response::Json(json!("acceptWithExecpolicyAmendment")),
+            Response::Json(json!("submit")),
+            Response::Json(json!({ "acceptWithExecpolicyAmendment": ["rm"] })),
             Response::Text("x".to_owned()),
         ] {
             let refused = refused(&command, other);

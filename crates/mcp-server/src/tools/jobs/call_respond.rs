@@ -1,6 +1,6 @@
 //! `call_respond`: answers a question of Codex in a job, or steers its turn.
 
-use codex_engine::logic::action::{DecidedBy, Decision};
+use codex_engine::logic::action::DecidedBy;
 use job_queue::service::{Jobs, NewAnswer, Response};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use schemars::JsonSchema;
@@ -64,13 +64,7 @@ impl Arguments {
         let wrong = |why: &str| ToolError::new(Code::InvalidArgument, why);
         match (&self.decision, &self.answers, &self.steer) {
             (Some(decision), None, None) => {
-                let decision = Decision::deserialize(decision);
-                let decision = decision.map_err(|error| {
-                    wrong(&format!(
-                        "decision: {error}; take one of the question's decisions as it is"
-                    ))
-                })?;
-                Ok(ResponseAction::Respond(Response::Decision(decision)))
+                Ok(ResponseAction::Respond(Response::Json(decision.clone())))
             }
             (None, Some(answers), None) => {
                 Ok(ResponseAction::Respond(Response::Words(answers.clone())))
