@@ -28,10 +28,18 @@ use crate::tools::jobs::result_of_task;
 /// The answer to a call whose result is fetched later.
 pub(crate) async fn created(jobs: &Jobs, job: &JobId) -> Result<CreateTaskResult, ToolError> {
     let store = jobs.store().await?;
-    let now = timestamp(SystemTime::now());
-    let task = Task::new(store.task_id(job), TaskStatus::Working, now.clone(), now)
-        .with_status_message("waits for a worker")
-        .with_poll_interval_ms(POLL_INTERVAL);
+    // The call has succeeded, even if the job cannot be read now.
+    let stored = store.summary(job).await.ok().flatten();
+    let now = SystemTime::now();
+    let created = timestamp(stored.map_or(now, |stored| stored.created_at));
+    let task = Task::new(
+        store.task_id(job),
+        TaskStatus::Working,
+        created,
+        timestamp(now),
+    )
+    .with_status_message("waits for a worker")
+    .with_poll_interval_ms(POLL_INTERVAL);
     Ok(CreateTaskResult::new(task))
 }
 

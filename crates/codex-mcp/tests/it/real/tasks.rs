@@ -259,6 +259,19 @@ async fn failed_job_completes_its_task_with_an_error(release: &str) {
     stage.finish_with_worker(client).await;
 }
 
+#[tokio::test]
+async fn task_of_a_job_is_created_when_its_job_is() {
+    let script = Script::new().otherwise([Reply::say("hello")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    let mut client = with_tasks(&stage);
+    let arguments = job_in(&stage, "work", json!({}));
+    let created = client.call_tool("call_codex", arguments).await;
+    let task = created["taskId"].as_str().unwrap();
+    let state = until(&mut client, task, "completed").await;
+    assert_eq!(state["createdAt"], created["createdAt"], "{created:#}");
+    stage.finish_with_worker(client).await;
+}
+
 /// Who does not declare tasks gets what there was before them.
 #[tokio::test]
 async fn caller_without_tasks_gets_a_plain_answer() {
