@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::ids::ThreadIdArgument;
 use crate::code::Code;
 use crate::error::ToolError;
+use crate::tools::output_schema::OutputSchema;
 use crate::tools::parameters::{Count, TimeLimit, arguments};
 use crate::tools::schema::{OneOf, answer, input, output, tool};
 
@@ -46,7 +47,7 @@ struct Arguments {
     #[schemars(with = "Option<String>")]
     profile: Option<ProfileName>,
     images: Option<Vec<String>>,
-    output_schema: Option<Map<String, Value>>,
+    output_schema: Option<OutputSchema>,
     config: Option<Map<String, Value>>,
     add_dirs: Option<Vec<PathBuf>>,
     network: Option<bool>,
@@ -146,7 +147,7 @@ impl Arguments {
             effort: self.effort,
             profile: self.profile,
             images: self.images.unwrap_or_default(),
-            output_schema: self.output_schema,
+            output_schema: self.output_schema.map(|OutputSchema(schema)| schema),
             timeout: self.timeout_ms.map_or(spec.timeout, |TimeLimit(time)| time),
             tool_timeout: self.tool_timeout_ms.map(|TimeLimit(time)| time),
             config: self.config.unwrap_or_default(),
@@ -160,5 +161,24 @@ impl Arguments {
             retry: u32::try_from(retry).unwrap_or(u32::MAX),
             ..spec
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_schema_that_is_no_schema_is_refused() {
+        let read = |schema: Value| {
+            let given = json!({ "prompt": "work", "cwd": "/", "output_schema": schema });
+            arguments::<Arguments>(given.as_object().cloned().unwrap())
+        };
+        assert!(read(json!({ "type": "object" })).is_ok());
+        let refused = read(json!({ "type": "text" })).unwrap_err().text();
+        assert!(
+            refused.contains("output_schema: is not a JSON Schema: type"),
+            "{refused}"
+        );
     }
 }
