@@ -67,7 +67,8 @@ pub(super) fn of_turn(id: &str, record: &TaskRecord, session: &SessionHandle) ->
             TaskPayload::InputRequired { input_requests },
         ),
         (false, true) => (UNANSWERABLE.to_owned(), TaskPayload::Working),
-        (true, true) => (view.progress.to_string(), TaskPayload::Working),
+        // Without its time, which would make each second a change.
+        (true, true) => (view.progress.words, TaskPayload::Working),
     };
     detailed(id, record, &words, payload, SystemTime::now())
 }

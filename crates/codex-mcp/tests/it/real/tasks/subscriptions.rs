@@ -39,6 +39,9 @@ async fn reported(client: &mut McpClient, id: &Value, task: &str, status: &str) 
         let params = &notification["params"];
         assert_eq!(subscription(params), *id, "{params:#}");
         assert_eq!(params["taskId"], task, "{params:#}");
+        // With the time of a step, each second would be a change.
+        let words = params["statusMessage"].as_str().unwrap();
+        assert!(!words.ends_with(" s"), "{params:#}");
         if params["status"] == status {
             return params.clone();
         }
@@ -54,6 +57,7 @@ async fn each_change_of_a_codex_task_is_reported(release: &str) {
     let arguments = json!({ "prompt": "ask", "sandbox": "read-only",
         "approval-policy": "on-request" });
     let task = begin(&mut client, "codex", arguments).await;
+    gate.reached(1).await;
     // Unknown ones change nothing.
     let (id, accepted) = listen(&mut client, json!([task, "turn_unknown"])).await;
     assert_eq!(
