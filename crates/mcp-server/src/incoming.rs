@@ -116,6 +116,18 @@ fn response(id: RequestId, outcome: Result<&RawValue, ErrorObject>) -> IncomingL
     IncomingLine::Message(Box::new(message))
 }
 
+/// Whether a method that rmcp takes for a custom one is a method of MCP with wrong parameters.
+#[must_use]
+pub fn is_standard(method: &str) -> bool {
+    STANDARD_METHODS.contains(&method)
+}
+
+/// The error text for wrong parameters of a method of MCP.
+#[must_use]
+pub fn wrong_parameters(method: &str) -> String {
+    format!("the parameters of {method} do not match MCP's schema")
+}
+
 fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> IncomingLine {
     let message = serde_json::from_slice::<ClientJsonRpcMessage>(line);
     let Some((id, method)) = request else {
@@ -128,12 +140,12 @@ fn typed(line: &[u8], request: Option<(RequestId, &str)>) -> IncomingLine {
         };
     };
     let misfit = |error: &str| {
-        let text = format!("the parameters of {method} do not match MCP's schema{error}");
+        let text = format!("{}{error}", wrong_parameters(method));
         IncomingLine::Refused(refusal(Some(id), ErrorCode::INVALID_PARAMS.0.into(), text))
     };
     match message {
         Ok(ClientJsonRpcMessage::Request(request)) => match request.request {
-            ClientRequest::CustomRequest(_) if STANDARD_METHODS.contains(&method) => misfit(""),
+            ClientRequest::CustomRequest(_) if is_standard(method) => misfit(""),
             _ => IncomingLine::Message(Box::new(ClientJsonRpcMessage::Request(request))),
         },
         Ok(_) => misfit(""),

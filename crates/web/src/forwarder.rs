@@ -14,17 +14,18 @@ use futures::future::BoxFuture;
 use host_process::logic::subscriptions::Subscriptions;
 use mcp_server::code::Code;
 use mcp_server::error::ToolError;
-use mcp_server::{repeated_call, tools};
+use mcp_server::{incoming, repeated_call, tools};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
     CancelledNotificationParam, CompleteRequestParams, CompleteResult, CreateTaskResult,
-    CustomRequest, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, InputRequiredResult,
-    JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, RequestId, ResourceUpdatedNotificationParam, ServerConfig,
-    ServerNotification, ServerRequest, SubscribeRequestParams, SubscriptionFilter,
-    TASKS_EXTENSION_ID, UnsubscribeRequestParams, UpdateTaskParams,
+    CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, InitializeRequestParams,
+    InitializeResult, InputRequiredResult, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
+    ResourceUpdatedNotificationParam, ServerConfig, ServerNotification, ServerRequest,
+    SubscribeRequestParams, SubscriptionFilter, TASKS_EXTENSION_ID, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, OriginatingRequestId, Peer, PeerRequestOptions, RequestContext,
@@ -715,6 +716,18 @@ impl ServerHandler for Forwarder {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.forward("completion/complete", request, &context).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        Err(match incoming::is_standard(&method) {
+            true => ErrorData::invalid_params(incoming::wrong_parameters(&method), None),
+            false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+        })
     }
 
     async fn get_task(

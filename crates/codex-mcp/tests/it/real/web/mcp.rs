@@ -103,6 +103,25 @@ async fn client_of_http_calls_codex_and_is_asked(release: &str) {
 }
 
 #[tokio::test]
+async fn wrong_parameters_are_no_unknown_method() {
+    let web = WebFixture::new(testkit::codex::newest(), Script::new()).await;
+    let client = Client::new(&web).await;
+    for (method, params, code) in [
+        ("tools/call", json!({ "name": 5 }), -32602),
+        (
+            "tools/call",
+            json!({ "name": "codex_status", "arguments": [] }),
+            -32602,
+        ),
+        ("tools/unknown", json!({}), -32601),
+    ] {
+        let refused = client.call(1, method, params).await;
+        assert_eq!(refused["error"]["code"], code, "{refused:#}");
+    }
+    web.finish().await;
+}
+
+#[tokio::test]
 async fn answer_with_a_yes_and_a_no_is_a_no() {
     let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
     let script = Script::new().otherwise([touch, Reply::say("done")]);
