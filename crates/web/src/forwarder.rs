@@ -66,7 +66,7 @@ const SHORT_LINK: Duration = Duration::from_secs(2);
 
 /// A client of the host for one HTTP session or request.
 pub(crate) struct Forwarder {
-    about: ServerConfig,
+    about: About,
     links: Arc<HostLinks>,
 }
 
@@ -105,31 +105,46 @@ struct OpenRequest {
     id: RequestId,
 }
 
+/// The description that a host's server gives of itself.
+#[derive(Clone)]
+pub(crate) struct About {
+    config: ServerConfig,
+    /// The addresses of its resources.
+    resources: Vec<String>,
+}
+
 /// The description that a host's server gives to a client without any capabilities.
-pub(crate) async fn about(connect: &Connect) -> Result<ServerConfig, String> {
+pub(crate) async fn about(connect: &Connect) -> Result<About, String> {
     let (link, _) = HostLink::open(connect, ConnectOptions::default()).await?;
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
         "clientInfo": { "name": "codex-mcp web", "version": env!("CARGO_PKG_VERSION") },
     });
-    let result = link.call("initialize", params).await;
-    let result = result.map_err(|CallError(error)| error.to_string())?;
-    let about = serde_json::from_value(result);
-    let mut about: ServerConfig = about.map_err(|error| error.to_string())?;
+    let in_words = |CallError(error): CallError| error.to_string();
+    let result = link.call("initialize", params).await.map_err(in_words)?;
+    let config = serde_json::from_value(result);
+    let mut config: ServerConfig = config.map_err(|error| error.to_string())?;
+    link.send(notification(INITIALIZED)).await;
+    let listed = link.call("resources/list", json!({})).await;
+    let listed = listed.map_err(in_words)?;
+    let resources = listed.get("resources").and_then(Value::as_array);
+    let addresses = resources
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one.get("uri")?.as_str());
     // Whether the host offers tasks depends on the client. Without this extension, rmcp would
     // answer that there is no such method.
-    let extensions = about.capabilities.extensions.get_or_insert_default();
+    let extensions = config.capabilities.extensions.get_or_insert_default();
     extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
-    Ok(about)
+    Ok(About {
+        config,
+        resources: addresses.map(str::to_owned).collect(),
+    })
 }
 
 impl Forwarder {
-    pub(crate) fn new(
-        connect: Arc<Connect>,
-        about: ServerConfig,
-        caller: Option<CredentialId>,
-    ) -> Self {
+    pub(crate) fn new(connect: Arc<Connect>, about: About, caller: Option<CredentialId>) -> Self {
         Self {
             about,
             links: Arc::new(HostLinks {
@@ -561,7 +576,7 @@ fn is_of_method(message: &Value, method: &str) -> bool {
 
 impl ServerHandler for Forwarder {
     fn get_info(&self) -> ServerConfig {
-        self.about.clone()
+        self.about.config.clone()
     }
 
     async fn initialize(
@@ -694,7 +709,13 @@ impl ServerHandler for Forwarder {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(requested.clone())
+        let mut accepted = SubscriptionFilter::new();
+        // The lists of tools, prompts and resources never change.
+        accepted.resource_subscriptions = requested.resource_subscriptions.clone();
+        if let Some(addresses) = &mut accepted.resource_subscriptions {
+            addresses.retain(|address| self.about.resources.contains(address));
+        }
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {

@@ -392,11 +392,15 @@ async fn subscription_of_2026_is_a_stream() {
     let script = Script::new().otherwise([Reply::say("done")]);
     let web = WebFixture::new(testkit::codex::newest(), script).await;
     let client = Stateless::new(&web, json!({})).await;
-    let filter = json!({ "notifications": { "resourceSubscriptions": [JOBS] } });
+    let subscribed = json!([JOBS, "codex-mcp:///unknown"]);
+    let filter = json!({ "notifications": { "resourceSubscriptions": subscribed } });
     let mut news = client.begin("subscriptions/listen", None, filter).await;
     let acknowledged = "notifications/subscriptions/acknowledged";
-    news.until(|event| event.data["method"] == acknowledged)
+    let accepted = news
+        .until(|event| event.data["method"] == acknowledged)
         .await;
+    let accepted = &accepted.data["params"]["notifications"];
+    assert_eq!(accepted["resourceSubscriptions"], json!([JOBS]));
     web.output(&["jobs", "submit", "work"]).await;
     let update = news.until(is_update).await.data;
     let meta = &update["params"]["_meta"];
