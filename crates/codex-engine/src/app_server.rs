@@ -42,8 +42,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 const ABRUPT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long sessions and requests wait until Codex and all processes that it started have exited.
-/// The guard ends them within 2 s after [`END_TIMEOUT`], but waits for as long as it takes for a
-/// process that the user may not kill.
+/// The guard ends them within 2 s after [`END_TIMEOUT`], but a process that the user may not kill
+/// is waited for until it exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an app-server cannot be started.

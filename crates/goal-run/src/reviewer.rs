@@ -116,7 +116,8 @@ impl ReviewScope {
     ///
     /// # Errors
     ///
-    /// [`ReviewError`], if git fails or a commit or merge base does not exist.
+    /// [`ReviewError`] if git fails, if a commit or the merge base does not exist, or if nothing
+    /// has changed since the merge base.
     pub async fn target(self, directory: &Path) -> Result<ReviewTarget, ReviewError> {
         Ok(match self {
             Self::Uncommitted => {

@@ -130,8 +130,7 @@ const ARGUMENTS: &str = "arguments";
 /// A part of what is asked, in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WholePart<'a> {
-    /// The details that are shown in full only if the text of the question leaves out a part of
-    /// them.
+    /// A text of the request: the command, or a detail such as the arguments of a tool.
     Text {
         /// What it is.
         label: &'static str,

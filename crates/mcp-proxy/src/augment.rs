@@ -45,7 +45,7 @@ struct Call<'a> {
 
 /// A call that begins a thread, with its additions.
 pub(super) struct AugmentedCall {
-    /// The changed call; `None` if nothing was added.
+    /// The changed call; `None` if nothing changes.
     pub(super) bytes: Option<Vec<u8>>,
     /// The settings of the new thread.
     pub(super) thread_start: ThreadStart,

@@ -56,7 +56,7 @@ pub struct SearchPaths {
     /// Directories that Codex's commands can write, with and without links.
     writable: Vec<PathBuf>,
     home: Option<PathBuf>,
-    /// Directories at which the search for a repository ends.
+    /// Directories at and above which no repository is looked for.
     ceilings: Vec<PathBuf>,
 }
 

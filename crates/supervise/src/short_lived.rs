@@ -15,7 +15,7 @@ use super::spawn::{Program, Streams, spawn};
 const OUTPUT_LIMIT: u64 = 256 * 1024;
 
 /// How long to wait for the processes of a program that is being ended. The guard ends them within
-/// 2 s, but waits for as long as it takes for a process that the user may not kill.
+/// 2 s, but a process that the user may not kill is waited for until it exits.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The exit and the output of a program, as text.

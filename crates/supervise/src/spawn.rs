@@ -273,8 +273,8 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
 }
 
 /// Starts this executable again, with these arguments, as a process that outlives us: through a
-/// [launcher](super::detached), in another session, and without a parent of ours. Its stdin is
-/// empty, and its stderr goes to the file `complaints`. Returns its stdout.
+/// [launcher](super::detached), in another session, and as a child of none of our processes. Its
+/// stdin is empty, and its stderr goes to the file `complaints`. Returns its stdout.
 ///
 /// # Errors
 ///

@@ -60,8 +60,8 @@ const SUBSCRIBE: &str = "resources/subscribe";
 const CALL: &str = "codex_mcp_tool_call_id";
 const CALL_IN_META: &str = "/params/_meta/codex_mcp_tool_call_id";
 
-/// The least time between the beginning of a connection to a host and its replacement by another
-/// one.
+/// The least time between the beginning of a connection to a host and the automatic connection to
+/// the next one. A message of the client connects at once.
 const SHORT_LINK: Duration = Duration::from_secs(2);
 
 /// A client of the host for one HTTP session or request.

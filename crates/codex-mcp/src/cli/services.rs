@@ -103,7 +103,7 @@ impl Identity {
     }
 
     /// Gives the first thread the summary of an earlier one: of `thread`, or else of the thread
-    /// that was worked on last. If there is no such summary, a warning says why, and the first
+    /// that was worked on last. If no summary can be found, a warning says why, and the first
     /// thread begins without it (FR-7).
     pub(super) fn recall(
         &self,

@@ -152,7 +152,8 @@ pub struct PrivateGit {
     /// The git program, for the repository itself.
     git: Git,
     synced: SyncedState,
-    /// The repository's refs when the run began; empty if another process began it.
+    /// The common refs when this process opened the directory; empty in the recovery of an
+    /// interrupted run.
     first: Refs,
     /// Whether a takeover has begun and not been completed.
     takeover_incomplete: bool,
@@ -162,7 +163,8 @@ pub struct PrivateGit {
     _lock: DirectoryLock,
 }
 
-/// The common state of the repository and the private directory after the last takeover.
+/// The state of the repository and the private directory when they were last the same: at the
+/// beginning of the run, or after a takeover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SyncedState {
     /// The top of the repository.
@@ -467,8 +469,9 @@ impl PrivateGit {
         })
     }
 
-    /// The contents of the configuration: the user's settings that apply to the repository,
-    /// followed by the repository's settings. The repository's hooks stay where they are.
+    /// The contents of the configuration: the user's settings that apply to the repository only by
+    /// `includeIf`, followed by the repository's settings, which take precedence. The repository's
+    /// hooks stay where they are.
     fn config(&self, conditional: &[Setting]) -> Vec<u8> {
         let has_hooks = |setting: &&Setting| setting.key == "core.hookspath";
         let own = self.git.settings.iter().filter(|one| {

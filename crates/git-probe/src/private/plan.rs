@@ -1,5 +1,6 @@
 //! Plans the changes of the repository's refs, without running git. The plan compares three sets of
-//! refs: those after the last takeover, and the current ones of the repository and of Codex.
+//! refs: those when both sides were last the same, and the current ones of the repository and of
+//! Codex.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +128,7 @@ impl Plan {
         first_names(self.aside.iter().map(|(name, _)| name), NAMED)
     }
 
-    /// Makes the plan. `before` are the refs that both sides had after the last takeover.
+    /// Makes the plan. `before` are the refs that both sides had when they were last the same.
     pub(super) fn of(before: &Refs, now: &Refs, theirs: &Refs, around: &PlanContext) -> Self {
         let mut plan = Self::default();
         let mut taken = around.names.clone();

@@ -95,8 +95,8 @@ pub(super) struct NewCommits<'a> {
     pub(super) before: &'a Refs,
 }
 
-/// The paths that a commit turns into submodules, and that are not submodules in any of its
-/// parents.
+/// The paths that are submodules in a new commit, but not in at least one of its parents. A commit
+/// without parents adds all of its submodules.
 ///
 /// # Errors
 ///

@@ -259,7 +259,7 @@ impl Directory {
         self.with_permission(|| other.with_permission(exchange))
     }
 
-    /// Renames `HEAD` and `.git` in a directory: with them, it would be a repository to a git that
+    /// Renames `HEAD` and `.git` in a directory: with either, it may be a repository to a git that
     /// is started in it.
     fn disarmed(&self, name: &OsStr) -> MovedAside {
         let mut aside = MovedAside {

@@ -79,8 +79,8 @@ pub enum Notifier {
 
 impl Notifier {
     /// The name by which a refusal calls this notifier; `None` if clients may name it even under
-    /// `allow_commands = false`. Such notifiers are refused since they run any program, or send to
-    /// any server.
+    /// `allow_commands = false`. The notifiers with a name are refused, since they run any program,
+    /// or send to any server.
     #[must_use]
     pub fn bounded_name(&self) -> Option<&'static str> {
         match self {

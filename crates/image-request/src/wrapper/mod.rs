@@ -37,7 +37,8 @@ use crate::logic::arguments::Attachment;
 use crate::logic::machine::{Effect, Input, Machine, Shutdown};
 use crate::logic::queue::{Request, RequestNumber};
 
-/// How long to wait, before the end, for a terminal that accepts no output (2 s).
+/// How long to wait for a terminal that accepts no output (2 s), when Codex or the wrapper ends or
+/// is stopped.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// How much of Codex's output is read at once, in bytes.

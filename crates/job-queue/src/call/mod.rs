@@ -151,7 +151,7 @@ pub struct CallOutcome {
 }
 
 /// Runs one turn. When the call is cancelled, or its time is up, interrupts the turn and ends all
-/// processes that the turn has started, which takes little more than a second.
+/// processes that the turn has started, which takes at most a little more than a second.
 ///
 /// Failures are reported in [`CallOutcome::failure`].
 pub async fn run(

@@ -248,9 +248,9 @@ impl Job {
     }
 
     /// Whether the job was submitted on the machine of this name, and so finds the submitter's
-    /// Codex and home there. A store in a file belongs to one machine, even if the machine was
-    /// renamed. In other stores, the machine that a job names counts only if this machine has
-    /// signed the job.
+    /// Codex and home there. In any store, this machine must have signed the job. A store in a file
+    /// belongs to one machine, so the name is compared only in other stores: the machine may have
+    /// been renamed.
     #[must_use]
     pub fn is_of_machine(&self, name: &str, store: &Location) -> bool {
         let names_it = || self.request.host.as_deref() == Some(name);

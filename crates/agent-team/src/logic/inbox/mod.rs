@@ -1,4 +1,4 @@
-//! The inbox of an agent, edited so that all other bytes are kept.
+//! The inbox of an agent. Edits keep every byte that is not ours to change.
 //!
 //! An inbox is the text of a file with an array of messages. Several programs write to it, and each
 //! has members that others don't know. A message is parsed as far as its members are known; unknown

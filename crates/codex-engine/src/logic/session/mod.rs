@@ -517,8 +517,8 @@ impl Session {
         of_state.into_iter().chain(of_error).min()
     }
 
-    /// Declines questions whose timeout has passed, reports a stalled turn, and ends a turn that
-    /// failed with a final error and then never ended.
+    /// Declines questions whose timeout has passed, reports a stalled turn, and ends a turn whose
+    /// end did not follow a final error in time.
     pub fn tick(&mut self, now: Now) -> Vec<Effect> {
         let ended = self.end_after_error(now);
         if !ended.is_empty() || !self.has_turn() {

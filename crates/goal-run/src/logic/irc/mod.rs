@@ -195,7 +195,7 @@ impl Speaker {
     }
 
     /// Returns the refusal of the channel, if the line is one. Servers also send refusals that are
-    /// not about the channel, such as of a message of the day.
+    /// not about the channel, such as that there is no message of the day.
     fn check_refusal(&self, line: &ServerLine) -> Result<String, IrcError> {
         let code = line.number().filter(|code| REFUSALS.contains(code));
         match code {
