@@ -635,12 +635,15 @@ async fn call_that_was_just_cancelled_is_interrupted(release: &str) {
     loop {
         let list = json!({ "action": "list" });
         let all = work.client.client.call_tool("codex_session", list).await;
-        let shown = &structured(&all)["sessions"];
-        assert_eq!(shown.as_array().unwrap().len(), 1, "{shown:#}");
-        if shown[0]["status"] == "idle" {
-            break;
+        // A call that the killed host still gets is answered with HOST_LOST.
+        if all["isError"] != true {
+            let shown = &structured(&all)["sessions"];
+            assert_eq!(shown.as_array().unwrap().len(), 1, "{shown:#}");
+            if shown[0]["status"] == "idle" {
+                break;
+            }
         }
-        assert!(Instant::now() < deadline, "{shown:#}");
+        assert!(Instant::now() < deadline, "{all:#}");
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(work.stage.model.request_count(), 1);
