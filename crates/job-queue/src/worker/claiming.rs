@@ -35,8 +35,12 @@ async fn put_back_unknown(worker: &Worker) {
     if worker.claims.get() == ClaimState::Known {
         return;
     }
-    let known = known_jobs(worker);
-    let put_back = worker.store.put_back_unknown(worker.id(), &known);
+    let put_back = async || {
+        let known = known_jobs(worker);
+        worker.store.put_back_unknown(worker.id(), &known).await
+    };
+    // The outage that has lost the answer may last.
+    let put_back = worker.store_health.retry(put_back);
     match timeout(SHUTDOWN_TIMEOUT, put_back).await {
         Ok(Ok(())) => worker.claims.set(ClaimState::Known),
         Ok(Err(error)) => tracing::warn!("cannot put back a job that may be claimed: {error}"),
@@ -315,6 +319,32 @@ mod tests {
         assert_eq!(job.summary.state, JobState::Queued);
         assert_eq!((job.attempts, job.waits), (1, 1), "an attempt that counts");
         assert_eq!(job.worker, None);
+    }
+
+    #[tokio::test]
+    async fn job_whose_claim_is_in_doubt_is_put_back_once_the_store_works_again() {
+        let host = TestHost::new();
+        let (attempts, found) = worker_with_claim(&host).await;
+        let worker = &attempts.worker;
+        let Location::Sqlite(path) = &worker.options.location else {
+            panic!("the store is no file");
+        };
+        let options = SqliteConnectOptions::new().filename(path);
+        let mut connection = options.connect().await.unwrap();
+        let broken = "ALTER TABLE codex_jobs RENAME TO away";
+        sqlx::query(broken).execute(&mut connection).await.unwrap();
+        let mended = async {
+            while worker.store_health.failing_for().is_zero() {
+                tokio::task::yield_now().await;
+            }
+            let mended = "ALTER TABLE away RENAME TO codex_jobs";
+            sqlx::query(mended).execute(&mut connection).await.unwrap();
+        };
+        let mended = timeout(SHUTDOWN_TIMEOUT, mended);
+        let ((), mended) = tokio::join!(put_back_unknown(worker), mended);
+        mended.unwrap();
+        let job = worker.store.get(&found.0.claim.job).await.unwrap().unwrap();
+        assert_eq!(job.summary.state, JobState::Queued);
     }
 
     #[tokio::test]
