@@ -38,7 +38,7 @@ impl WorkerLock {
     }
 
     /// The lock on the machine of this name: several may share a state directory, as on NFS.
-    fn on(machine: &str, store: &Location, state: &Path) -> Self {
+    pub(super) fn on(machine: &str, store: &Location, state: &Path) -> Self {
         let lock = match store {
             Location::Sqlite(path) => with_suffix(path, ".worker"),
             Location::Postgres(url) => {

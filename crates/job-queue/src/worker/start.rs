@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use super::lock::WorkerLock;
-use crate::files;
+use crate::{files, machine};
 
 /// How long a worker may take to announce itself: PostgreSQL may be far away.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -94,8 +94,9 @@ pub enum StartError {
 #[derive(Debug, Clone)]
 pub struct Starter {
     store: Location,
-    place: WorkerLock,
-    log: PathBuf,
+    state: PathBuf,
+    /// The present name of this machine, which may change while this process runs.
+    machine: fn() -> String,
     codex: Option<PathBuf>,
 }
 
@@ -105,9 +106,9 @@ impl Starter {
     #[must_use]
     pub fn new(store: Location, state: &Path, codex: Option<PathBuf>) -> Self {
         Self {
-            place: WorkerLock::of(&store, state),
             store,
-            log: log_of(state),
+            state: state.to_owned(),
+            machine: machine::name,
             codex,
         }
     }
@@ -118,21 +119,21 @@ impl Starter {
     ///
     /// [`StartError`].
     pub async fn ensure(&self) -> Result<(), StartError> {
-        let is_taken = self.place.is_taken();
-        let is_taken = is_taken.map_err(|error| StartError::WorkerLock {
-            path: self.place.file().to_owned(),
+        let lock = WorkerLock::on(&(self.machine)(), &self.store, &self.state);
+        let is_taken = lock.is_taken().map_err(|error| StartError::WorkerLock {
+            path: lock.file().to_owned(),
             error,
         })?;
         if is_taken {
             return Ok(());
         }
-        let log = files::open_to_append(&self.log).map_err(|error| StartError::Log {
-            path: self.log.clone(),
+        let log = log_of(&self.state);
+        let file = files::open_to_append(&log).map_err(|error| StartError::Log {
+            path: log.clone(),
             error,
         })?;
-        let stdout = spawn_detached(&self.program(), log).map_err(StartError::Spawn)?;
+        let stdout = spawn_detached(&self.program(), file).map_err(StartError::Spawn)?;
         let mut lines = BufReader::new(stdout).lines();
-        let log = self.log.clone();
         match timeout(START_TIMEOUT, lines.next_line()).await {
             Err(_) => Err(StartError::Silent { log }),
             Ok(Ok(Some(line))) if line == READY || line == TAKEN => Ok(()),
@@ -160,4 +161,45 @@ impl Starter {
 #[must_use]
 pub fn log_of(state: &Path) -> PathBuf {
     state.join("worker.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    static IS_RENAMED: AtomicBool = AtomicBool::new(false);
+
+    fn name() -> String {
+        let name = match IS_RENAMED.load(Ordering::Relaxed) {
+            true => "after",
+            false => "before",
+        };
+        name.to_owned()
+    }
+
+    /// Otherwise each check would start a worker, which finds the lock of the new name taken.
+    #[tokio::test]
+    async fn lock_of_the_present_name_is_checked_after_the_machine_was_renamed() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let store: Location = "postgres://me@db/jobs?sslmode=disable".parse().unwrap();
+        let take = |machine| {
+            let lock = WorkerLock::on(machine, &store, state);
+            lock.try_take().unwrap().unwrap()
+        };
+        let starter = Starter {
+            machine: name,
+            ..Starter::new(store.clone(), state, None)
+        };
+        // While a directory is in the place of the log, no worker starts.
+        std::fs::create_dir(log_of(state)).unwrap();
+        let before = take("before");
+        starter.ensure().await.unwrap();
+        drop(before);
+        IS_RENAMED.store(true, Ordering::Relaxed);
+        let _after = take("after");
+        starter.ensure().await.unwrap();
+    }
 }
