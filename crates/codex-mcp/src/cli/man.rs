@@ -24,8 +24,8 @@ them, put ~/.local/bin on PATH, or set MANPATH=~/.local/share/man: (with the col
 /// The source that each page names.
 const PROGRAM: &str = concat!("codex-mcp ", env!("CARGO_PKG_VERSION"));
 
-/// A text that the title of each page contains, whatever the version.
-const MARK: &str = "\"codex-mcp ";
+/// The comment in the first line of each installed page.
+const MARK: &str = ".\\\" Written by codex-mcp man --install.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = READING)]
@@ -138,9 +138,11 @@ fn add(page: Command, above: &str, directory: &Path, pages: &mut Vec<UserFile>) 
     for verb in page.get_subcommands() {
         add(verb.clone(), &format!("{name}-"), directory, pages)?;
     }
+    let mut marked = format!("{MARK}\n").into_bytes();
+    marked.extend(text(page)?);
     pages.push(UserFile {
         path: directory.join(format!("{name}.1")),
-        text: text(page)?,
+        text: marked,
         mark: MARK,
     });
     Ok(())

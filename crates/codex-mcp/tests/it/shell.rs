@@ -388,14 +388,15 @@ fn pages_of_earlier_versions_are_removed_and_those_of_others_stay() {
     assert!(page.contains(source), "{page}");
     let old = directory.join("codex-mcp-oldverb.1");
     let other = directory.join("codex-mcp-notes.1");
-    fs::write(&other, ".TH notes 1\n").unwrap();
+    let text = ".TH notes 1 \"\" \"codex-mcp 1.0\"\nWritten by hand: \"codex-mcp serve\"\n";
+    fs::write(&other, text).unwrap();
     for action in ["--install", "--remove"] {
         fs::write(&old, page.replace(source, "codex-mcp 0.0.1")).unwrap();
         let done = shell.codex_mcp(&["man", action]);
         assert!(done.status.success(), "{done:?}");
         assert!(!old.exists(), "{action}");
     }
-    assert_eq!(contents(&directory), [(other, b".TH notes 1\n".to_vec())]);
+    assert_eq!(contents(&directory), [(other, text.as_bytes().to_vec())]);
 }
 
 /// The pages are found beside the PATH, as the help says.
