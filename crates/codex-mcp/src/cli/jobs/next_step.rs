@@ -20,12 +20,12 @@ pub(super) fn after_end(job: &Job) -> Vec<String> {
     };
     let retry = match (&resume, job.summary.state, job.prompt) {
         (Some(_), JobState::Completed, _) => None,
-        (_, _, PromptText::Whole) => {
-            Some(format!("`codex-mcp jobs retry {id}` submits {what} once more"))
-        }
+        (_, _, PromptText::Whole) => Some(format!(
+            "`codex-mcp jobs retry {id}` submits {what} once more"
+        )),
         (_, _, PromptText::Masked) => Some(
-            "`codex-mcp jobs submit` takes it as a new job, as credentials in its prompt were masked \
-             when it ended"
+            "`codex-mcp jobs submit` takes it as a new job, as credentials in it were masked when \
+             it ended"
                 .to_owned(),
         ),
     };

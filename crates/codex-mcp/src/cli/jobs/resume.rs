@@ -173,8 +173,8 @@ fn is_whole(job: &Job) -> Result<(), Failure> {
     match job.prompt {
         PromptText::Whole => Ok(()),
         PromptText::Masked => Err(Failure::Cannot(format!(
-            "job {id} cannot be tried again: credentials in its prompt were masked when it ended; \
-             submit it as a new job with `codex-mcp jobs submit`"
+            "job {id} cannot be tried again: credentials in it were masked when it ended; submit \
+             it as a new job with `codex-mcp jobs submit`"
         ))),
     }
 }

@@ -355,9 +355,7 @@ async fn job_whose_prompt_was_masked_is_resumed_and_not_retried() {
     let output = stage.run(&["retry", short(&id)]);
     assert_eq!(output.code, 3);
     assert!(
-        output
-            .stderr
-            .contains("credentials in its prompt were masked"),
+        output.stderr.contains("credentials in it were masked"),
         "{}",
         output.stderr
     );
