@@ -22,6 +22,17 @@ pub enum StoreError {
         /// Why.
         error: String,
     },
+    /// The server answers, but takes no changes for now. No change was made.
+    #[error(
+        "the job store {store} takes no changes: {error}. If this lasts, promote its server or make \
+         it writable"
+    )]
+    Standby {
+        /// Where.
+        store: String,
+        /// Why.
+        error: String,
+    },
     /// The connection was lost during the commit of a change, which may have been made or not.
     #[error(
         "the job store {store} cannot be reached any more: {error}. Look whether its server runs; \
@@ -194,7 +205,10 @@ impl StoreError {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable { .. } | Self::AnswerLost { .. } | Self::Busy { .. }
+            Self::Unreachable { .. }
+                | Self::Standby { .. }
+                | Self::AnswerLost { .. }
+                | Self::Busy { .. }
         )
     }
 }
@@ -218,7 +232,7 @@ pub(super) enum Fault {
     /// A file beside the database.
     #[error(transparent)]
     File(#[from] io::Error),
-    #[error("the server is a standby, which takes no changes until it is promoted")]
+    #[error("the server is a standby that is not promoted yet")]
     Standby,
     #[error("another process has held its lock for more than {0} s")]
     Locked(u64),
@@ -329,6 +343,7 @@ impl Fault {
                 let error = other.in_words();
                 match kind {
                     FaultKind::Unreachable => StoreError::Unreachable { store, error },
+                    FaultKind::Standby => StoreError::Standby { store, error },
                     FaultKind::Untrusted => StoreError::Untrusted { store, error },
                     FaultKind::Refused => StoreError::Refused { store, error },
                     FaultKind::NoDatabase => StoreError::NoDatabase { store, error },
@@ -355,7 +370,7 @@ impl Fault {
     fn kind(&self) -> FaultKind {
         match self {
             _ if self.is_disconnected() => FaultKind::Unreachable,
-            Self::Standby => FaultKind::Unreachable,
+            Self::Standby => FaultKind::Standby,
             Self::Tls(_) => FaultKind::Untrusted,
             Self::Locked(_) => FaultKind::Busy,
             Self::NotAStore(_) => FaultKind::NotAStore,
@@ -371,6 +386,7 @@ impl Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultKind {
     Unreachable,
+    Standby,
     Untrusted,
     Refused,
     NoDatabase,
@@ -451,7 +467,7 @@ fn of_postgres(code: &str) -> FaultKind {
         "53100" | "58030" => FaultKind::Full,
         // The server has become a standby behind the same connection, as behind pgbouncer: another
         // connection may lead to its successor.
-        "25006" => FaultKind::Unreachable,
+        "25006" => FaultKind::Standby,
         "40001" | "40P01" | "55P03" | "57014" => FaultKind::Busy,
         "53300" => FaultKind::Unreachable,
         "28000" | "28P01" => FaultKind::Refused,
@@ -495,7 +511,7 @@ mod tests {
             ("53400", FaultKind::Busy),
             ("57014", FaultKind::Busy),
             ("53300", FaultKind::Unreachable),
-            ("25006", FaultKind::Unreachable),
+            ("25006", FaultKind::Standby),
             ("22021", FaultKind::Rejected),
             ("23514", FaultKind::Rejected),
             ("54000", FaultKind::Rejected),

@@ -131,7 +131,7 @@ async fn worker_waits_while_the_database_is_read_only() {
     };
     set("on");
     stage.make("go");
-    worker.says("in a read-only transaction").await;
+    worker.says("takes no changes: ").await;
     assert_eq!(get(&store, &id).await.summary.state, JobState::Running);
     set("off");
     wait_until(&store, &id, JobState::Completed).await;
