@@ -142,6 +142,8 @@ pub struct Jobs {
     audit: Option<Arc<Mutex<Audit>>>,
     /// When a worker could not be started, and why.
     failed_start: Mutex<Option<(Instant, String)>>,
+    /// Held by a check that may start a worker, so that no other check starts one meanwhile.
+    check: tokio::sync::Mutex<()>,
 }
 
 impl Jobs {
@@ -156,6 +158,7 @@ impl Jobs {
             submitter,
             audit: None,
             failed_start: Mutex::default(),
+            check: tokio::sync::Mutex::default(),
         }
     }
 
@@ -369,9 +372,13 @@ impl Jobs {
     /// recovered. Returns the error if no worker could be started. Many callers check each second,
     /// and each start adds to the worker's log, so a failed start is not repeated for a while.
     pub async fn ensure_worker(&self) -> Option<StartError> {
+        let _check = self.check.lock().await;
         let failed = lock(&self.failed_start).clone();
         match failed {
-            Some((at, why)) if at.elapsed() < LOOK_AFTER => Some(StartError::Recent(why)),
+            Some((at, why)) if at.elapsed() < LOOK_AFTER => match self.starter.has_worker() {
+                Ok(true) => None,
+                Ok(false) | Err(_) => Some(StartError::Recent(why)),
+            },
             _ => self.start_worker().await,
         }
     }
@@ -531,6 +538,7 @@ mod tests {
     use super::*;
     use crate::spec::StoreScope;
     use crate::spec::tests::submitter;
+    use crate::worker::lock::WorkerLock;
     use crate::worker::start;
 
     #[tokio::test]
@@ -539,7 +547,12 @@ mod tests {
         let location = Location::Sqlite(state.path().join("jobs.db"));
         let starter = Starter::new(location.clone(), state.path(), None);
         let access = Access::of(state.path());
-        let jobs = Jobs::new(location, access, starter, submitter(StoreScope::Here));
+        let jobs = Jobs::new(
+            location.clone(),
+            access,
+            starter,
+            submitter(StoreScope::Here),
+        );
         // While a directory is in the place of the log, no worker starts.
         let log = start::log_of(state.path());
         std::fs::create_dir(&log).unwrap();
@@ -548,5 +561,8 @@ mod tests {
         let second = jobs.ensure_worker().await.unwrap().to_string();
         assert_eq!(second, first);
         assert!(!log.exists(), "a start was tried");
+        let lock = WorkerLock::of(&location, state.path());
+        let _worker = lock.try_take().unwrap().unwrap();
+        assert!(jobs.ensure_worker().await.is_none(), "there is a worker");
     }
 }

@@ -119,12 +119,7 @@ impl Starter {
     ///
     /// [`StartError`].
     pub async fn ensure(&self) -> Result<(), StartError> {
-        let lock = WorkerLock::on(&(self.machine)(), &self.store, &self.state);
-        let is_taken = lock.is_taken().map_err(|error| StartError::WorkerLock {
-            path: lock.file().to_owned(),
-            error,
-        })?;
-        if is_taken {
+        if self.has_worker()? {
             return Ok(());
         }
         let log = log_of(&self.state);
@@ -140,6 +135,19 @@ impl Starter {
             Ok(Ok(Some(why))) => Err(StartError::Refused(why)),
             Ok(Ok(None) | Err(_)) => Err(StartError::Ended { log }),
         }
+    }
+
+    /// Whether there is a worker.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::WorkerLock`].
+    pub fn has_worker(&self) -> Result<bool, StartError> {
+        let lock = WorkerLock::on(&(self.machine)(), &self.store, &self.state);
+        lock.is_taken().map_err(|error| StartError::WorkerLock {
+            path: lock.file().to_owned(),
+            error,
+        })
     }
 
     /// The worker's command. The store is passed in a variable, as it may have a password, and
