@@ -9,7 +9,7 @@ use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
-use work_board::Connect;
+use work_board::Connections;
 
 use crate::app::{App, Mcp};
 use crate::auth::Caller;
@@ -31,10 +31,10 @@ pub(crate) async fn respond(
     if let Err(refusal) = caller.must_decide() {
         return refusal.into_response();
     }
-    let connect = &app.board.connections.classic;
+    let connections = &app.board.connections;
     let access = Arc::clone(&app.access);
     let is_valid = move |id: &CredentialId| access.is_valid(id);
-    let new = || service(connect, &app.closing, is_valid);
+    let new = || service(connections, &app.closing, is_valid);
     let service = app.mcp.get_or_try_init(new);
     match service.await {
         Ok(mcp) => pass(mcp, caller.id, request).await,
@@ -69,12 +69,12 @@ async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
 /// The service, whose clients are connected to hosts. It ends with `closing`. `is_valid` says whether a
 /// credential is still valid.
 async fn service(
-    connect: &Arc<Connect>,
+    connections: &Connections,
     closing: &CancellationToken,
     is_valid: impl Fn(&CredentialId) -> bool + Send + 'static,
 ) -> Result<Mcp, String> {
-    let connect = Arc::clone(connect);
-    let about = about(&*connect).await?;
+    let about = about(&*connections.probe).await?;
+    let connect = Arc::clone(&connections.classic);
     let new = move || {
         Ok(Forwarder::new(
             Arc::clone(&connect),
@@ -110,7 +110,7 @@ mod tests {
     use tokio::sync::mpsc;
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
-    use work_board::ConnectOptions;
+    use work_board::{Connect, ConnectOptions};
 
     use super::*;
 
@@ -134,7 +134,7 @@ mod tests {
             lock(&self.running).drain(..).for_each(|host| host.abort());
         }
 
-        fn connect(&self) -> (Arc<Connect>, mpsc::UnboundedReceiver<Value>) {
+        fn connect(&self) -> (Connections, mpsc::UnboundedReceiver<Value>) {
             let (sender, received) = mpsc::unbounded_channel();
             let running = Arc::clone(&self.running);
             let connect = move |_: ConnectOptions| {
@@ -144,7 +144,13 @@ mod tests {
                 });
                 async move { connected.map_err(|error| error.to_string()) }.boxed()
             };
-            (Arc::new(connect), received)
+            let connect: Arc<Connect> = Arc::new(connect);
+            let connections = Connections {
+                classic: Arc::clone(&connect),
+                sessions: Arc::clone(&connect),
+                probe: connect,
+            };
+            (connections, received)
         }
     }
 
@@ -225,9 +231,9 @@ mod tests {
     #[tokio::test]
     async fn subscriptions_are_repeated_to_the_next_host_without_a_message_of_the_client() {
         let hosts = FakeHosts::default();
-        let (connect, mut received) = hosts.connect();
+        let (connections, mut received) = hosts.connect();
         let closing = CancellationToken::new();
-        let service = service(&connect, &closing, |_| true).await.unwrap();
+        let service = service(&connections, &closing, |_| true).await.unwrap();
         let begun = initialize(&service).await;
         let session = session_of(&begun);
         let session = Some(&*session);
@@ -282,9 +288,9 @@ mod tests {
     #[tokio::test]
     async fn withdrawn_question_of_a_later_host_has_the_id_that_the_client_knows() {
         let hosts = FakeHosts::default();
-        let (connect, _received) = hosts.connect();
+        let (connections, _received) = hosts.connect();
         let closing = CancellationToken::new();
-        let service = service(&connect, &closing, |_| true).await.unwrap();
+        let service = service(&connections, &closing, |_| true).await.unwrap();
         let session = session_of(&initialize(&service).await);
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         send(&service, Some(&session), initialized).await;
@@ -315,8 +321,8 @@ mod tests {
 
     #[tokio::test]
     async fn surplus_session_is_refused_with_a_hint() {
-        let (connect, _received) = FakeHosts::default().connect();
-        let service = service(&connect, &CancellationToken::new(), |_| true)
+        let (connections, _received) = FakeHosts::default().connect();
+        let service = service(&connections, &CancellationToken::new(), |_| true)
             .await
             .unwrap();
         let mut all = Vec::new();

@@ -36,6 +36,9 @@ pub struct Connections {
     pub classic: Arc<Connect>,
     /// As a client of the session tools.
     pub sessions: Arc<Connect>,
+    /// As a client that only reads what the classic server offers. It has another identity than clients
+    /// that work, as it may not be gone when the first of them comes.
+    pub probe: Arc<Connect>,
 }
 
 /// How long the end of a turn that takes no message any more may be unknown here, from when the message

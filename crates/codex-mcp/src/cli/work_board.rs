@@ -24,6 +24,10 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
     let connections = Connections {
         classic: connector(config, &["serve", "--no-summaries"]),
         sessions: connector(config, &["serve", "--no-summaries", "--api", "sessions"]),
+        probe: connector(
+            config,
+            &["serve", "--no-summaries", "--identity", "codex-web"],
+        ),
     };
     let member = Member {
         identity: config.identity.value.clone(),

@@ -247,19 +247,23 @@ async fn requests_of_2026_need_no_session() {
     web.finish().await;
 }
 
+/// A member of a team under another name than the fixture's own client.
+const AS_REVIEWER: [(&str, &str); 2] = [("ATM_TEAM", "builders"), ("ATM_IDENTITY", "reviewer")];
+
 #[tokio::test]
 async fn requests_of_2026_that_overlap_have_one_identity() {
     let gate = Gate::new();
     let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
     let mut web = WebFixture::new(testkit::codex::newest(), script).await;
     make_team(&web.stage, &["lead"]);
-    web.restart_with(&[("ATM_TEAM", "builders")]).await;
+    web.restart_with(&AS_REVIEWER).await;
     let client = Stateless::new(&web, json!({})).await;
     let identity = async || {
         let status = client.tool("codex_status", json!({})).await;
         status["identity"].as_str().unwrap().to_owned()
     };
     let first = identity().await;
+    assert_eq!(first, "reviewer");
     let message = json!({ "from": "lead", "text": "Look", "read": false,
         "timestamp": "2026-11-26T10:00:00.000Z" });
     put_mail(&web.stage, &first, &[message]);
@@ -273,6 +277,19 @@ async fn requests_of_2026_that_overlap_have_one_identity() {
     };
     let (answer, ()) = tokio::join!(client.tool("codex", arguments), meanwhile);
     assert_eq!(answer["content"], "done", "{answer:#}");
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn first_session_has_the_configured_identity() {
+    let mut web = WebFixture::new(testkit::codex::newest(), Script::new()).await;
+    make_team(&web.stage, &["lead"]);
+    web.restart_with(&AS_REVIEWER).await;
+    let client = Client::new(&web).await;
+    let call = json!({ "name": "codex_status", "arguments": {} });
+    let status = client.call(1, "tools/call", call).await;
+    let identity = &status["result"]["structuredContent"]["identity"];
+    assert_eq!(identity, "reviewer", "{status:#}");
     web.finish().await;
 }
 
