@@ -164,7 +164,8 @@ where
             Ok(())
         }
     };
-    lease.release(&end.ended, &end.hurry).await;
+    let close = async |identity: Identity| identity.close(&end.hurry).await;
+    lease.release(&end.ended, close).await;
     served
 }
 
