@@ -4,6 +4,7 @@
 //! rmcp handles the HTTP side. The client's requests are passed on to the host, and the host's
 //! notifications and questions are passed on to the client.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ struct HostLinks {
     introduction: OnceLock<Value>,
     /// The client's subscriptions, with their parameters, to be repeated to the next host.
     subscriptions: std::sync::Mutex<Subscriptions<Value>>,
+    /// The number of the next request, which is repeated under it to the next host.
+    next_call: Arc<AtomicU64>,
 }
 
 /// A connection to a host, with the state for passing on the host's own messages.
@@ -154,6 +157,7 @@ impl Forwarder {
                 caller,
                 introduction: OnceLock::new(),
                 subscriptions: std::sync::Mutex::default(),
+                next_call: Arc::default(),
             }),
         }
     }
@@ -277,8 +281,7 @@ impl HostLinks {
             .await
             .map_err(internal)?;
         // The first host is told by the request that is under way.
-        if let Some(earlier) = &*client {
-            link.number_after(&earlier.link);
+        if client.is_some() {
             self.introduce(&link, peer).await.map_err(error_data)?;
         }
         let opened = Arc::new(HostClient {
@@ -305,6 +308,7 @@ impl HostLinks {
         ConnectOptions {
             client: self.id.clone(),
             identity_key: caller.map(ToString::to_string),
+            next_call: Arc::clone(&self.next_call),
             ..ConnectOptions::default()
         }
     }

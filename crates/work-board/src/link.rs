@@ -28,6 +28,8 @@ pub struct ConnectOptions {
     pub client: Option<String>,
     /// The key of the clients with which it shares an identity. `None` has one of its own.
     pub identity_key: Option<String>,
+    /// The number of the next call. Connections that share it give no number twice.
+    pub next_call: Arc<AtomicU64>,
 }
 
 /// The longest message of a host, in bytes (64 MiB, as of Codex).
@@ -78,7 +80,7 @@ struct Waiting {
 pub struct HostLink {
     outgoing: mpsc::Sender<Value>,
     pending: Pending,
-    next: AtomicU64,
+    next: Arc<AtomicU64>,
     _closing: DropGuard,
 }
 
@@ -88,6 +90,7 @@ impl HostLink {
         connect: &Connect,
         options: ConnectOptions,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), String> {
+        let next = Arc::clone(&options.next_call);
         let (reader, writer) = connect(options).await?.into_split();
         let (outgoing, to_write) = mpsc::channel(64);
         let (told, incoming) = mpsc::channel(QUEUE);
@@ -115,7 +118,7 @@ impl HostLink {
         let link = Self {
             outgoing,
             pending,
-            next: AtomicU64::new(1),
+            next,
             _closing: closing.drop_guard(),
         };
         Ok((link, incoming))
@@ -126,12 +129,6 @@ impl HostLink {
         if self.outgoing.send(message).await.is_err() {
             tracing::debug!("a message for a host process is lost with its connection");
         }
-    }
-
-    /// Gives calls other IDs than an earlier connection has.
-    pub fn number_after(&self, earlier: &Self) {
-        let next = earlier.next.load(Ordering::Relaxed);
-        self.next.store(next, Ordering::Relaxed);
     }
 
     /// An ID for a call.
@@ -331,5 +328,22 @@ mod tests {
             assert_eq!(incoming.recv().await.unwrap().id, Some(json!(id)));
         }
         assert!(incoming.recv().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn connections_that_share_their_numbers_give_none_twice() {
+        let connect = |_: ConnectOptions| {
+            let near = UnixStream::pair().map(|(near, _far)| near);
+            async move { near.map_err(|error| error.to_string()) }.boxed()
+        };
+        let next_call = Arc::<AtomicU64>::default();
+        let options = || ConnectOptions {
+            next_call: Arc::clone(&next_call),
+            ..ConnectOptions::default()
+        };
+        let (earlier, _) = HostLink::open(&connect, options()).await.unwrap();
+        let (later, _) = HostLink::open(&connect, options()).await.unwrap();
+        let numbers = [&earlier, &later, &earlier, &later].map(HostLink::next_id);
+        assert_eq!(numbers, [0, 1, 2, 3]);
     }
 }

@@ -97,6 +97,7 @@ pub(in crate::cli) async fn connect_as(
         host,
         client,
         identity_key,
+        ..
     } = options;
     let request = request(args, directory, &Stdio::default())?;
     let request = ServeRequest {
