@@ -2,6 +2,9 @@
 //! of such answers has no such member, so that it would be lost beside an `action`. It passes rmcp in
 //! `_meta`.
 
+use std::error::Error;
+use std::{io, iter};
+
 use axum::body::{self, Body, Bytes};
 use axum::extract::Request;
 use serde::Deserialize;
@@ -29,13 +32,23 @@ struct Answer {
 ///
 /// # Errors
 ///
-/// When the message is longer than `limit` bytes.
+/// When the message is longer than `limit` bytes, or does not arrive.
 pub(crate) async fn keep(request: Request, limit: usize) -> Result<Request, Refusal> {
     let (head, body) = request.into_parts();
     let message = body::to_bytes(body, limit).await;
-    let message = message.map_err(|_| Refusal::TooLong(limit))?;
+    let message = message.map_err(|error| unread(&error, limit))?;
     let message = with_kept(&message).map_or(message, Bytes::from);
     Ok(Request::from_parts(head, Body::from(message)))
+}
+
+/// Why a message cannot be read. What a connection fails with is an I/O error.
+fn unread(error: &axum::Error, limit: usize) -> Refusal {
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = iter::successors(Some(first), |&error| error.source());
+    match causes.any(|cause| cause.is::<io::Error>()) {
+        true => Refusal::Wrong(format!("cannot read the request: {error}")),
+        false => Refusal::TooLong(limit),
+    }
 }
 
 /// The message with its decision in `_meta`; `None` if it is no answer that would lose one.
@@ -64,6 +77,7 @@ pub(crate) fn restored(mut answer: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
     use rmcp::model::ClientJsonRpcMessage;
 
     use super::*;
@@ -101,6 +115,20 @@ mod tests {
         }
         let content = json!({ "action": "accept", "content": { "decision": "decline" } });
         assert_eq!(passed(&content), content);
+    }
+
+    #[tokio::test]
+    async fn message_that_breaks_off_is_not_called_too_long() {
+        let parts = [
+            Ok(Bytes::from_static(b"{")),
+            Err(io::Error::from(io::ErrorKind::TimedOut)),
+        ];
+        let broken = Request::new(Body::from_stream(stream::iter(parts)));
+        let refused = keep(broken, 10).await.unwrap_err();
+        assert!(matches!(refused, Refusal::Wrong(_)), "{refused}");
+        let long = Request::new(Body::from("more than ten bytes"));
+        let refused = keep(long, 10).await.unwrap_err();
+        assert!(matches!(refused, Refusal::TooLong(10)), "{refused}");
     }
 
     #[test]

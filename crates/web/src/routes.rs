@@ -109,7 +109,7 @@ fn routes(app: Arc<App>) -> Router {
         .route("/api/threads", get(api::threads))
         .route("/api/mail", get(api::mail))
         .route("/api/conductor", any(conductor::connect));
-    // rmcp bounds the messages of MCP, and answers those that it refuses.
+    // `mcp` bounds its messages, and rmcp answers those that it refuses.
     let known = in_bounds(known, LONGEST_FORM)
         .route("/mcp", any(mcp::respond))
         .layer(middleware::from_fn_with_state(
