@@ -10,7 +10,8 @@ use serde_json::json;
 pub const MARK: &str = "codex-mcp/repeated";
 
 /// The error text for a call that was open when its host ended, and has no answer.
-pub const LOST: &str = "the host process ended before it answered this call; its turn may continue";
+pub(crate) const LOST: &str =
+    "the host process ended before it answered this call; its turn may continue";
 
 /// Whether a call is repeated.
 pub(crate) fn is_repeated(context: &RequestContext<RoleServer>) -> bool {

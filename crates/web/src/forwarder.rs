@@ -179,29 +179,28 @@ impl Forwarder {
     }
 
     /// Calls a tool of the host. If the host ends meanwhile, the call of a turn is repeated to the next
-    /// one, which may continue the turn; `None` if the answer is lost.
+    /// one, which may continue the turn. The inner error says that the answer is lost.
     async fn call(
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Option<Value>, ErrorData> {
+    ) -> Result<Result<Value, ToolError>, ErrorData> {
         const METHOD: &str = "tools/call";
+        let is_lasting = tools::jobs::LASTING.contains(&&*request.name);
         let is_repeatable = tools::REPEATED.contains(&&*request.name);
         let client = self.links.client(&context.peer).await?;
         let params = with_meta(request, context)?;
         let repeated = is_repeatable.then(|| marked_as_repeated(params.clone()));
         let at_host = client.link.next_id();
         let answer = client.answer(at_host, METHOD, params, context).await?;
-        match (answer, repeated) {
+        let answer = match (answer, repeated) {
             (None, Some(params)) => match self.links.client(&context.peer).await {
-                Ok(client) => client.answer(at_host, METHOD, params, context).await,
-                Err(error) => {
-                    tracing::warn!("an open call is lost with its host process: {error}");
-                    Ok(None)
-                }
+                Ok(client) => client.answer(at_host, METHOD, params, context).await?,
+                Err(error) => return Ok(Err(ToolError::new(Code::HostLost, error.message))),
             },
-            (answer, _) => Ok(answer),
-        }
+            (answer, _) => answer,
+        };
+        Ok(answer.ok_or_else(|| tools::lost_call(is_lasting)))
     }
 
     async fn notify(&self, method: &str, context: &NotificationContext<RoleServer>) {
@@ -254,15 +253,6 @@ fn marked_as_repeated(mut params: Value) -> Value {
         }
     }
     params
-}
-
-/// The result of a call of a tool whose answer is lost with the host.
-fn lost_result(tool: &str) -> CallToolResult {
-    let (code, message) = match tools::jobs::LASTING.contains(&tool) {
-        true => (Code::JobHostLost, tools::jobs::LOST),
-        false => (Code::HostLost, repeated_call::LOST),
-    };
-    ToolError::new(code, message).into_result()
 }
 
 impl HostLinks {
@@ -623,9 +613,9 @@ impl ServerHandler for Forwarder {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let name = request.name.clone();
-        let Some(mut result) = self.call(request, &context).await? else {
-            return Ok(lost_result(&name).into());
+        let mut result = match self.call(request, &context).await? {
+            Ok(result) => result,
+            Err(lost) => return Ok(lost.into_result().into()),
         };
         for question in members_mut(&mut result, "inputRequests") {
             if let Some(call) = question.pointer_mut(CALL_IN_META) {

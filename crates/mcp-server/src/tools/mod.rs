@@ -21,7 +21,9 @@ use common::nearest::folded;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 
+use crate::code::Code;
 use crate::error::ToolError;
+use crate::repeated_call;
 use crate::tool_sets::{Api, Group, Groups};
 use annotations::Effect;
 use jobs::JobTool;
@@ -58,6 +60,16 @@ pub const REPEATED: [&str; 3] = [
     classic::codex_reply::NAME,
     classic::codex_review::NAME,
 ];
+
+/// The error of a call whose host ended before it answered. `is_lasting` is that of a tool in
+/// [`jobs::LASTING`].
+pub fn lost_call(is_lasting: bool) -> ToolError {
+    let (code, message) = match is_lasting {
+        true => (Code::JobHostLost, jobs::LOST),
+        false => (Code::HostLost, repeated_call::LOST),
+    };
+    ToolError::new(code, message)
+}
 
 /// The tools of `--api classic`. A tool that is in neither list is not served.
 const CLASSIC: [ToolName; 6] = [

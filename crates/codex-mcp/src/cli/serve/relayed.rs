@@ -187,11 +187,8 @@ struct ToolAnswers {
 
 impl RelayAnswers for ToolAnswers {
     fn lost(&self, id: &RequestId, kind: RequestKind) -> Vec<u8> {
-        let (code, message) = match kind {
-            RequestKind::LastingCall => (Code::JobHostLost, tools::jobs::LOST),
-            RequestKind::ToolCall | RequestKind::Other => (Code::HostLost, repeated_call::LOST),
-        };
-        failure(id, kind, ToolError::new(code, message))
+        let is_lasting = matches!(kind, RequestKind::LastingCall);
+        failure(id, kind, tools::lost_call(is_lasting))
     }
 
     fn no_host(&self, id: &RequestId, kind: RequestKind, error: &ConnectError) -> Vec<u8> {

@@ -32,7 +32,7 @@ pub(crate) use watch::JobWatch;
 pub const LASTING: [&str; 3] = [call_codex::NAME, call_respond::NAME, codex_run::NAME];
 
 /// The error text for a call of one of these tools that was open when its host ended.
-pub const LOST: &str =
+pub(super) const LOST: &str =
     "the host process ended before it answered this call, which may have had its effect";
 
 /// A tool for jobs.
