@@ -62,7 +62,8 @@ const CALL: &str = "codex_mcp_tool_call_id";
 const CALL_IN_META: &str = "/params/_meta/codex_mcp_tool_call_id";
 
 /// The least time between the beginning of a connection to a host and the automatic connection to
-/// the next one. A message of the client connects at once.
+/// the next one. A message of the client connects at once. A call that was repeated to two hosts in a row
+/// that ended sooner is not repeated any more, as it may be what ends them.
 const SHORT_LINK: Duration = Duration::from_secs(2);
 
 /// A client of the host for one HTTP session or request.
@@ -179,7 +180,8 @@ impl Forwarder {
     }
 
     /// Calls a tool of the host. If the host ends meanwhile, the call of a turn is repeated to the next
-    /// one, which may continue the turn. The inner error says that the answer is lost.
+    /// one, which may continue the turn, unless two such hosts in a row have ended soon. The inner
+    /// error says that the answer is lost.
     async fn call(
         &self,
         request: CallToolRequestParams,
@@ -192,14 +194,24 @@ impl Forwarder {
         let params = with_meta(request, context)?;
         let repeated = is_repeatable.then(|| marked_as_repeated(params.clone()));
         let at_host = client.link.next_id();
-        let answer = client.answer(at_host, METHOD, params, context).await?;
-        let answer = match (answer, repeated) {
-            (None, Some(params)) => match self.links.client(&context.peer).await {
-                Ok(client) => client.answer(at_host, METHOD, params, context).await?,
+        let mut answer = client.answer(at_host, METHOD, params, context).await?;
+        let mut short_links = 0;
+        while answer.is_none()
+            && short_links < 2
+            && let Some(params) = &repeated
+        {
+            let client = match self.links.client(&context.peer).await {
+                Ok(client) => client,
                 Err(error) => return Ok(Err(ToolError::new(Code::HostLost, error.message))),
-            },
-            (answer, _) => answer,
-        };
+            };
+            let since = Instant::now();
+            let params = params.clone();
+            answer = client.answer(at_host, METHOD, params, context).await?;
+            short_links = match since.elapsed() < SHORT_LINK {
+                true => short_links + 1,
+                false => 0,
+            };
+        }
         Ok(answer.ok_or_else(|| tools::lost_call(is_lasting)))
     }
 

@@ -105,6 +105,7 @@ mod tests {
     use axum::http::StatusCode;
     use common::sync::lock;
     use futures::{FutureExt, StreamExt};
+    use mcp_server::repeated_call;
     use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
@@ -317,6 +318,28 @@ mod tests {
             let rest = answer.for_each(|_| async {});
             timeout(TIME_LIMIT, rest).await.unwrap();
         }
+        closing.cancel();
+    }
+
+    #[tokio::test]
+    async fn call_of_a_turn_is_repeated_to_each_next_host() {
+        let hosts = FakeHosts::default();
+        let (connections, mut received) = hosts.connect();
+        let closing = CancellationToken::new();
+        let service = service(&connections, &closing, |_| true).await.unwrap();
+        let session = session_of(&initialize(&service).await);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(&service, Some(&session), initialized).await;
+        let params = json!({ "name": "codex", "arguments": {} });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let answer = send(&service, Some(&session), call).await;
+        for is_repeated in [false, true, true] {
+            let told = until(&mut received, "tools/call").await;
+            let mark = &told.last().unwrap()["params"]["_meta"][repeated_call::MARK];
+            assert_eq!(*mark == true, is_repeated, "{told:?}");
+            hosts.end();
+        }
+        drop(answer);
         closing.cancel();
     }
 
