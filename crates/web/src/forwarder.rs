@@ -113,8 +113,9 @@ struct OpenRequest {
 #[derive(Clone)]
 pub(crate) struct About {
     config: ServerConfig,
-    /// The addresses of its resources.
-    resources: Vec<String>,
+    /// The addresses of its resources, as a client has listed them last: they follow the settings, which
+    /// a host reads again for each client.
+    resources: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
 /// The description that a host's server gives to a client without any capabilities.
@@ -143,7 +144,7 @@ pub(crate) async fn about(connect: &Connect) -> Result<About, String> {
     extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
     Ok(About {
         config,
-        resources: addresses.map(str::to_owned).collect(),
+        resources: Arc::new(addresses.map(str::to_owned).collect::<Vec<_>>().into()),
     })
 }
 
@@ -664,7 +665,10 @@ impl ServerHandler for Forwarder {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.forward("resources/list", request, &context).await
+        let listed: ListResourcesResult = self.forward("resources/list", request, &context).await?;
+        let addresses = listed.resources.iter().map(|one| one.uri.clone());
+        *lock(&self.about.resources) = addresses.collect();
+        Ok(listed)
     }
 
     async fn list_resource_templates(
@@ -719,7 +723,8 @@ impl ServerHandler for Forwarder {
         // The lists of tools, prompts and resources never change.
         accepted.resource_subscriptions = requested.resource_subscriptions.clone();
         if let Some(addresses) = &mut accepted.resource_subscriptions {
-            addresses.retain(|address| self.about.resources.contains(address));
+            let known = lock(&self.about.resources);
+            addresses.retain(|address| known.contains(address));
         }
         Some(accepted)
     }

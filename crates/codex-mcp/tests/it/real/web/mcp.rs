@@ -428,3 +428,28 @@ async fn subscription_of_2026_is_a_stream() {
     drop(news);
     web.finish().await;
 }
+
+#[tokio::test]
+async fn resource_that_a_client_has_listed_can_be_subscribed_to() {
+    let web = WebFixture::new(testkit::codex::newest(), Script::new()).await;
+    make_team(&web.stage, &["lead"]);
+    let client = Stateless::new(&web, json!({})).await;
+    let mail = "codex-mcp:///mail";
+    let has_mail = async || {
+        let listed = client.call("resources/list", None, json!({})).await;
+        let resources = listed["result"]["resources"].as_array().unwrap();
+        resources.iter().any(|one| one["uri"] == mail)
+    };
+    assert!(!has_mail().await);
+    web.stage.configure("team = \"builders\"");
+    assert!(has_mail().await);
+    let filter = json!({ "notifications": { "resourceSubscriptions": [mail] } });
+    let mut news = client.begin("subscriptions/listen", None, filter).await;
+    let accepted = news
+        .until(|event| event.data["method"] == "notifications/subscriptions/acknowledged")
+        .await;
+    let accepted = &accepted.data["params"]["notifications"];
+    assert_eq!(accepted["resourceSubscriptions"], json!([mail]));
+    drop(news);
+    web.finish().await;
+}
