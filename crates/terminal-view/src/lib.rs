@@ -27,6 +27,6 @@ mod shell;
 mod terminal;
 mod view;
 
-pub use logic::rows::columns;
+pub use logic::rows::{columns, most_columns};
 pub use shell::run;
 pub use terminal::reset_modes;

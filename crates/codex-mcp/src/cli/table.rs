@@ -6,7 +6,7 @@ use std::path::Path;
 use anstyle::Style;
 use common::output::{self, Output};
 use common::text::visible_line;
-use terminal_view::columns;
+use terminal_view::{columns, most_columns};
 
 use crate::environment;
 
@@ -105,7 +105,7 @@ impl Cell {
 fn fitting(characters: impl Iterator<Item = char>, width: usize) -> Vec<char> {
     let mut taken = 0;
     let fits = |one: &char| {
-        taken += columns(one.encode_utf8(&mut [0; 4]));
+        taken += most_columns(*one);
         taken <= width
     };
     characters.take_while(fits).collect()
@@ -221,7 +221,12 @@ mod tests {
 
     #[test]
     fn wide_characters_count_as_two_columns() {
-        let rows = ["漢".repeat(60), "a漢".repeat(40), "plain".to_owned()];
+        let rows = [
+            "漢".repeat(60),
+            "a漢".repeat(40),
+            "⚠\u{fe0f}".repeat(60),
+            "plain".to_owned(),
+        ];
         let rows = rows.map(|text| [Cell::foreign(&text, 100), Cell::plain("|")]);
         let mut written = Vec::new();
         let mut out = Output::new(&mut written, Colours::Off);

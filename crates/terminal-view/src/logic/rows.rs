@@ -129,6 +129,16 @@ pub fn columns(text: &str) -> usize {
     Span::raw(text).width()
 }
 
+/// How many columns a character adds to a text at most. After some characters, U+FE0F adds one, as it
+/// makes them emoji.
+#[must_use]
+pub fn most_columns(character: char) -> usize {
+    match character {
+        '\u{fe0f}' => 1,
+        _ => columns(character.encode_utf8(&mut [0; 4])),
+    }
+}
+
 /// How long something has been going on.
 pub(crate) fn clock(since: SystemTime, now: SystemTime) -> String {
     let took: Duration = now.duration_since(since).unwrap_or_default();

@@ -11,7 +11,7 @@ use work_board::{Group, Work};
 
 use super::{Parts, REVERSED};
 use crate::logic::app::App;
-use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock, columns};
+use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE, clock, columns, most_columns};
 
 /// The mark before the chosen line.
 const MARK: &str = "> ";
@@ -102,7 +102,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     }
     let (mut begin, mut width) = (String::new(), 0);
     for character in text.chars() {
-        width += columns(character.encode_utf8(&mut [0; 4]));
+        width += most_columns(character);
         if width >= most {
             break;
         }
