@@ -38,6 +38,7 @@ mod decisions;
 mod feed;
 mod forms;
 mod forwarder;
+mod host_client;
 mod job_acts;
 mod lists;
 pub mod logic;
