@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
+use crate::directory::{copy_directory, made_once};
+
 /// Where the native binary lies below `vendor/TARGET-TRIPLE`: the first since some
 /// release between 0.104 and 0.153.4, the second before.
 const NATIVE_BINARIES: [&str; 2] = ["bin/codex", "codex/codex"];
@@ -76,49 +78,24 @@ pub(crate) fn start_before(version: &str, codex_home: &Path) {
 
 /// The CODEX_HOME of a release that was started once, without a configuration.
 fn first_home(version: &str) -> PathBuf {
-    let home = install(version).join("first-home");
-    if home.is_dir() {
-        return home;
-    }
-    let draft = tempfile::Builder::new()
-        .prefix("first-home.")
-        .tempdir_in(install(version))
-        .unwrap();
-    // With plugins, Codex asks git about its marketplace over the network.
-    let config = draft.path().join("config.toml");
-    fs::write(&config, "features.plugins = false\n").unwrap();
-    let ended = Command::new(native_binary(version))
-        .arg("app-server")
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", draft.path())
-        .env("CODEX_HOME", draft.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(ended.success(), "Codex {version} ended with {ended}");
-    fs::remove_file(config).unwrap();
-    // Another test may have been quicker, and its directory is as good.
-    if fs::rename(draft.path(), &home).is_err() {
-        assert!(home.is_dir(), "{} cannot be made", home.display());
-    }
-    home
-}
-
-fn copy_directory(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let copy = to.join(entry.file_name());
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            fs::create_dir_all(&copy).unwrap();
-            copy_directory(&entry.path(), &copy);
-        } else if kind.is_file() {
-            fs::copy(entry.path(), copy).unwrap();
-        }
-    }
+    made_once(install(version).join("first-home"), |home| {
+        // With plugins, Codex asks git about its marketplace over the network.
+        let config = home.join("config.toml");
+        fs::write(&config, "features.plugins = false\n").unwrap();
+        let ended = Command::new(native_binary(version))
+            .arg("app-server")
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", home)
+            .env("CODEX_HOME", home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(ended.success(), "Codex {version} ended with {ended}");
+        fs::remove_file(config).unwrap();
+    })
 }
 
 fn install(version: &str) -> PathBuf {

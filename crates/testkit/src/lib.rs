@@ -45,6 +45,7 @@ pub mod claude_code;
 pub mod client;
 pub mod codex;
 pub mod conformance;
+mod directory;
 pub mod docs;
 pub mod fake;
 mod home;
@@ -70,6 +71,7 @@ pub mod worker_process;
 
 pub use app_server::AppServer;
 pub use client::McpClient;
+pub use directory::copy_directory;
 pub use home::{Home, MARKER, with_host};
 pub use launch::{Launch, Signal};
 pub use program::write_program;

@@ -1,7 +1,9 @@
 //! A PostgreSQL server for one test, from the system's package.
 
 use std::fs;
+use std::fs::Permissions;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -12,6 +14,7 @@ use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
 use crate::certificates::Certificate;
+use crate::directory::{copy_directory, made_once};
 
 /// How long the server may take to start.
 const STARTING: Duration = Duration::from_secs(60);
@@ -102,14 +105,9 @@ impl Postgres {
     /// Creates a server, which is not started.
     fn create(durability: Durability) -> Self {
         let mut server = Self::empty();
-        let made = as_user("initdb")
-            .args(["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
-            .args(["--username", USER, "--pgdata"])
-            .arg(server.data())
-            .stdout(Stdio::null())
-            .status()
-            .unwrap();
-        assert!(made.success(), "initdb: {made}");
+        copy_directory(&first_data(), &server.data());
+        give_to_owner(&server.data());
+        fs::set_permissions(server.data(), Permissions::from_mode(0o700)).unwrap();
         let sync = match durability {
             Durability::Synced => "on",
             Durability::Unsynced => "off",
@@ -302,6 +300,38 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// The data of a server before its first start. `initdb` takes a second of a processor, so it is
+/// run once, and each server gets a copy.
+fn first_data() -> PathBuf {
+    let initdb = program("initdb");
+    let version = initdb.ancestors().nth(2).unwrap().file_name().unwrap();
+    made_once(crate::target_dir().join("postgres").join(version), |data| {
+        let server = Postgres::empty();
+        let made = as_user("initdb")
+            .args(["--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
+            .args(["--username", USER, "--pgdata"])
+            .arg(server.data())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(made.success(), "initdb: {made}");
+        copy_directory(&server.data(), data);
+    })
+}
+
+/// Gives a file, or a directory with all that it holds, to the user of the server.
+fn give_to_owner(path: &Path) {
+    let Some((uid, gid)) = owner() else {
+        return;
+    };
+    std::os::unix::fs::chown(path, Some(uid), Some(gid)).unwrap();
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give_to_owner(&entry.unwrap().path());
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use supervise::spawn::is_unknown_to_hosts;
+use testkit::copy_directory;
 use testkit::docs::root;
 use testkit::write_program;
 
@@ -53,7 +54,7 @@ async fn with_plugin(
     claude.write_script(&variables, "");
     let market = claude.market();
     for name in FILES {
-        copy(&root().join(name), &market.join(name));
+        copy_directory(&root().join(name), &market.join(name));
     }
     let market = market.display().to_string();
     claude
@@ -93,20 +94,6 @@ impl ClaudeCode {
             .filter(|name| name.starts_with("CLAUDE"))
             .filter(is_own);
         own.map(str::to_owned).collect()
-    }
-}
-
-/// Copies a directory with all that is in it.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
     }
 }
 
