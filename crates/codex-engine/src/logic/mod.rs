@@ -11,11 +11,13 @@
 //! - [`work`]: what a turn did, and whether it failed.
 //! - [`progress`], [`describe`]: the current step of Codex, in words.
 //! - [`usage_limits`]: whether the usage limits of an account are used up, and until when.
+//! - [`cost`]: the cost of tokens at the user's prices.
 //! - [`review`]: the findings in the text of a review.
 //! - [`picture_kind`]: the kinds of pictures that Codex can be shown.
 
 pub mod action;
 pub mod approval_text;
+pub mod cost;
 pub mod describe;
 pub mod events;
 pub mod form;
