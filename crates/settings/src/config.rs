@@ -21,6 +21,7 @@ use crate::key::{HOST, ROLE, SUMMARIES, TEAM_TOOLS};
 use crate::listen_address::ListenAddress;
 use crate::lookup::{Lookup, in_section, origin};
 use crate::presets::Presets;
+use crate::prices::{PriceSettings, prices};
 use crate::repository::{Narrowing, RepositoryFile};
 use crate::retention::{RetentionSettings, retention};
 use crate::sandbox_warnings::warn_about_repository_without_sandbox;
@@ -64,6 +65,8 @@ pub struct Config {
     pub alerts: AlertSettings,
     /// The bounds on what is kept on the disk.
     pub retention: RetentionSettings,
+    /// The prices of models.
+    pub prices: PriceSettings,
     /// Codex's home directory: `CODEX_HOME`, else `~/.codex`.
     pub codex_home: PathBuf,
     /// The directory with the teams and the user's file: `ATM_HOME`, else HOME.
@@ -153,6 +156,7 @@ impl Lookup<'_> {
             registry_mode: registry_mode(&files),
             jobs: self.jobs(flags.store, &files, &mut warnings)?,
             retention: retention(&files, &self.user_file_hint(), &mut warnings)?,
+            prices: prices(&files, &self.user_file_hint(), &mut warnings)?,
             codex_home,
             atm_home,
             directory: self.here.to_owned(),

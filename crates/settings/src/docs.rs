@@ -67,7 +67,7 @@ const NARROWED: [(&str, &str); 6] = [
 ];
 
 /// What each key does.
-const MEANINGS: [(&str, &str); 33] = [
+const MEANINGS: [(&str, &str); 35] = [
     (
         "codex_bin",
         "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. For npm's \
@@ -179,6 +179,14 @@ const MEANINGS: [(&str, &str); 33] = [
         "max_log_bytes",
         "The size at which the log of a host or a worker is rotated (16384 bytes or more). One \
          older file is kept.",
+    ),
+    (
+        "prices",
+        "Tables of the prices of models, see [prices](#prices).",
+    ),
+    (
+        "currency",
+        "The currency of the prices, a word of 1 to 8 characters.",
     ),
     (
         "roles",

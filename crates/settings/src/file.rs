@@ -87,7 +87,19 @@ pub(super) struct Section {
     pub(super) keep_tasks_secs: Option<SetDuration>,
     pub(super) max_audit_bytes: Option<u64>,
     pub(super) max_log_bytes: Option<u64>,
+    /// Checked only when they are looked up: those of a repository do not count.
+    pub(super) prices: Option<BTreeMap<String, SetPrice>>,
+    pub(super) currency: Option<String>,
     pub(super) roles: BTreeMap<RoleName, Preset>,
+}
+
+/// The prices of a model, each for one million tokens.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SetPrice {
+    pub(super) input: Option<f64>,
+    pub(super) cached_input: Option<f64>,
+    pub(super) output: Option<f64>,
 }
 
 /// The settings of new threads, unless a call sets others.
@@ -104,7 +116,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-pub(super) const SECTION_KEYS: [&str; 27] = [
+pub(super) const SECTION_KEYS: [&str; 29] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -131,8 +143,13 @@ pub(super) const SECTION_KEYS: [&str; 27] = [
     "keep_tasks_secs",
     "max_audit_bytes",
     "max_log_bytes",
+    "prices",
+    "currency",
     "roles",
 ];
+
+/// The keys of [`SetPrice`].
+const PRICE_KEYS: [&str; 3] = ["input", "cached_input", "output"];
 
 /// The keys of [`Preset`].
 pub(super) const PRESET_KEYS: [&str; 6] = [
@@ -148,8 +165,8 @@ pub(super) const PRESET_KEYS: [&str; 6] = [
 /// other programs have tables too.
 const TABLES_ALIKE: f64 = 0.8;
 
-/// The limit of an unknown name in a warning, in bytes.
-const NAME_SHOWN: usize = 60;
+/// The limit of an unknown name in a warning or an error, in bytes.
+pub(super) const NAME_SHOWN: usize = 60;
 
 /// A whole file, with our section parsed as `T`.
 #[derive(Deserialize)]
@@ -253,10 +270,16 @@ fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<W
         }
     };
     warn(SECTION, section, &all);
-    let roles = section.get("roles").and_then(toml::Value::as_table);
-    for (name, preset) in roles.into_iter().flatten() {
-        if let Some(preset) = preset.as_table() {
-            warn(&format!("{SECTION}.roles.{name}"), preset, &PRESET_KEYS);
+    let tables = [
+        ("roles", PRESET_KEYS.as_slice()),
+        ("prices", PRICE_KEYS.as_slice()),
+    ];
+    for (tables, known) in tables {
+        let named = section.get(tables).and_then(toml::Value::as_table);
+        for (name, table) in named.into_iter().flatten() {
+            if let Some(table) = table.as_table() {
+                warn(&format!("{SECTION}.{tables}.{name}"), table, known);
+            }
         }
     }
 }
@@ -333,7 +356,8 @@ mod tests {
     #[test]
     fn mistyped_key_is_reported_with_the_nearest_one() {
         let text = "[plugins.codex-mcp]\nsandbx = \"read-only\"\nxyz = 1\n\
-                    [plugins.codex-mcp.roles.r]\nmodle = \"m\"\nidentity = \"i\"\n";
+                    [plugins.codex-mcp.roles.r]\nmodle = \"m\"\nidentity = \"i\"\n\
+                    [plugins.codex-mcp.prices.m]\ninput = 1\noutptu = 1\n";
         let (_, warnings) = read(text).unwrap();
         let told: Vec<(&str, &str)> = warnings
             .iter()
@@ -361,6 +385,13 @@ mod tests {
             (
                 "[plugins.codex-mcp.roles.r] has no key `modle`",
                 "Did you mean `model`?"
+            )
+        );
+        assert_eq!(
+            told[4],
+            (
+                "[plugins.codex-mcp.prices.m] has no key `outptu`",
+                "Did you mean `output`?"
             )
         );
     }

@@ -36,7 +36,7 @@ const LONGEST: u64 = 64 * 1024;
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that have no effect in a repository's file, even if the user trusts the repository.
-pub(super) const NEVER: [&str; 16] = [
+pub(super) const NEVER: [&str; 18] = [
     "codex_bin",
     "http",
     "store",
@@ -53,6 +53,8 @@ pub(super) const NEVER: [&str; 16] = [
     "keep_tasks_secs",
     "max_audit_bytes",
     "max_log_bytes",
+    "prices",
+    "currency",
 ];
 
 /// The reason for which a key of our section has no effect in a repository's file, even if the user
@@ -252,6 +254,8 @@ fn narrowed_section(
         keep_tasks_secs,
         max_audit_bytes,
         max_log_bytes,
+        prices,
+        currency,
         roles,
     } = section;
     let role = match role {
@@ -287,6 +291,8 @@ fn narrowed_section(
         ("keep_tasks_secs", keep_tasks_secs.is_some()),
         ("max_audit_bytes", max_audit_bytes.is_some()),
         ("max_log_bytes", max_log_bytes.is_some()),
+        ("prices", prices.is_some()),
+        ("currency", currency.is_some()),
         ("roles", !roles.is_empty()),
     ];
     left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));

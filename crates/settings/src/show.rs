@@ -89,6 +89,8 @@ fn all(config: &Config) -> Vec<ShownSetting> {
         shown("keep_tasks_secs", Some(&keep_tasks)),
         shown("max_audit_bytes", Some(&kept.audit_bytes)),
         shown("max_log_bytes", Some(&kept.log_bytes)),
+        shown("prices", config.prices.models.as_ref()),
+        shown("currency", Some(&config.prices.currency)),
     ]
 }
 

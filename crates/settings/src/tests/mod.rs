@@ -3,6 +3,7 @@ mod bound_settings;
 mod config;
 mod jobs;
 mod lookup;
+mod prices;
 mod repository;
 mod retention;
 mod sandbox_warnings;
