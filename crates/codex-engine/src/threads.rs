@@ -287,6 +287,7 @@ impl Engine {
             .await?;
         let resumed = resume_in(&running.0, &entry.thread, &settings, None).await?;
         let effective = EffectiveSettings::from_response(&resumed, &entry.settings().thread);
+        entry.look(|machine, _| machine.uses_model(resumed.model.as_deref()));
         entry.mark_loaded_in(running, effective);
         Ok(())
     }
@@ -318,6 +319,9 @@ impl Engine {
         let thread = response.thread.id.clone();
         let owner = self.owner.clone();
         let entry = Entry::new(thread, origin, settings, running, timeouts, owner);
+        if let (Origin::New, Some(model)) = (origin, &response.model) {
+            entry.look(|machine, _| machine.begins_with_model(model));
+        }
         let sessions = &self.codex.hub.sessions;
         let added = sessions.add(entry);
         let added = added.map_err(|TooManySessions| EngineError::TooManySessions)?;

@@ -161,6 +161,9 @@ impl Engine {
         if !entry.change(|machine, _| machine.sending(number)) {
             return Err(EngineError::Withdrawn(entry.id.clone()));
         }
+        if let Some(model) = prompt.overrides.model.as_deref() {
+            entry.look(|machine, _| machine.uses_model(Some(model)));
+        }
         let kind = match prompt.purpose {
             Purpose::Work => entry.kind_of_prompt(number),
             Purpose::ShutdownSummary => InputKind::ShutdownSummary,

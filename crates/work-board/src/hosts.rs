@@ -339,6 +339,7 @@ mod tests {
             created: SystemTime::UNIX_EPOCH,
             step: None,
             tokens: None,
+            usage: None,
             questions: questions.iter().map(|&id| id.to_owned()).collect(),
             expiries: Vec::new(),
             directory: None,

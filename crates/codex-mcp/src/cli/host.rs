@@ -25,7 +25,7 @@ use host_process::endpoint::HostEndpoint;
 use host_process::leftovers;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
-    Answer, HostStatus, MOST_QUESTIONS, ServeRequest, SessionAnswer, SessionRequest,
+    Answer, HostStatus, MOST_QUESTIONS, ModelUsage, ServeRequest, SessionAnswer, SessionRequest,
     SessionSummary, StepSummary, WatchRequest,
 };
 use mcp_server::SessionTasks;
@@ -335,7 +335,8 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         words: view.progress.words,
         since: began.unwrap_or(view.created),
     };
-    let tokens = view.facts.usage.map(|usage| usage.total.total_tokens);
+    let used = view.facts.usage.map(|usage| usage.total);
+    let of_model = |(model, tokens)| ModelUsage { model, tokens };
     SessionSummary {
         session: session.to_string(),
         thread: thread.to_string(),
@@ -343,7 +344,8 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         state: view.state.as_ref().to_owned(),
         created: view.created,
         step: view.state.is_at_work().then_some(step),
-        tokens: tokens.and_then(|tokens| u64::try_from(tokens).ok()),
+        tokens: used.and_then(|used| u64::try_from(used.total_tokens).ok()),
+        usage: view.sole_model.zip(used).map(of_model),
         questions,
         expiries,
         directory: settings.thread.cwd,

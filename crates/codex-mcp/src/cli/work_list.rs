@@ -244,6 +244,7 @@ mod tests {
                 since,
             }),
             tokens: None,
+            usage: None,
             questions: Vec::new(),
             expiries: Vec::new(),
             directory: None,

@@ -140,6 +140,7 @@ async fn sessions_are_listed_where_the_job_store_fails() {
         created: SystemTime::UNIX_EPOCH,
         step: None,
         tokens: None,
+        usage: None,
         questions: Vec::new(),
         expiries: Vec::new(),
         directory: None,

@@ -11,6 +11,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use codex_protocol::codex::TokenCount;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -306,6 +307,8 @@ pub struct SessionSummary {
     pub step: Option<StepSummary>,
     /// The tokens of its thread, if Codex has reported them.
     pub tokens: Option<u64>,
+    /// The same tokens with their model. A host of an older version tells none.
+    pub usage: Option<ModelUsage>,
     /// The IDs of its open questions.
     pub questions: Vec<String>,
     /// When each of them is declined unless somebody answers. It changes when a client shows them.
@@ -316,6 +319,15 @@ pub struct SessionSummary {
     /// The bounds under which it began, as a digest. A host of an older version tells none.
     #[serde(default)]
     pub bounds: String,
+}
+
+/// The tokens of a thread that has used one known model only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelUsage {
+    /// The model: up to 200 bytes of text that Codex has reported.
+    pub model: String,
+    /// The tokens.
+    pub tokens: TokenCount,
 }
 
 /// The current step of a turn. A host of a newer version may say more.
@@ -370,18 +382,31 @@ mod tests {
                 since: SystemTime::UNIX_EPOCH,
             }),
             tokens: None,
+            usage: Some(ModelUsage {
+                model: "m".to_owned(),
+                tokens: TokenCount::default(),
+            }),
             questions: Vec::new(),
             expiries: Vec::new(),
             directory: None,
             bounds: "b".to_owned(),
         }]);
-        for (answer, objects) in [(status, 1), (sessions, 2)] {
+        for (answer, objects) in [(status, 1), (sessions, 3)] {
             let mut newer = serde_json::to_string(&answer).unwrap();
-            for first in ["\"pid\"", "\"session\"", "\"words\""] {
+            for first in ["\"pid\"", "\"session\"", "\"words\"", "\"model\""] {
                 newer = newer.replace(first, &format!("\"new\":1,{first}"));
             }
             assert_eq!(newer.matches("\"new\"").count(), objects);
             assert_eq!(serde_json::from_str::<Answer>(&newer).unwrap(), answer);
         }
+    }
+
+    #[test]
+    fn session_of_an_older_host_has_no_usage() {
+        let json = r#"{"session":"s","thread":"t","title":null,"state":"idle",
+            "created":{"secs_since_epoch":0,"nanos_since_epoch":0},"step":null,"tokens":7,
+            "questions":[],"directory":null}"#;
+        let summary: SessionSummary = serde_json::from_str(json).unwrap();
+        assert_eq!((summary.tokens, summary.usage), (Some(7), None));
     }
 }

@@ -71,6 +71,9 @@ pub const TERMINAL_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// usually reports the end within about 20 ms.
 pub const FINAL_ERROR_GRACE: Duration = Duration::from_secs(10);
 
+/// The longest name of a model that is kept, in bytes.
+const LONGEST_MODEL: usize = 200;
+
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "snake_case")]
@@ -216,6 +219,8 @@ pub struct Session {
     refused: u64,
     /// The tokens that the thread has used, by Codex's last report.
     used: Option<TokenCount>,
+    /// The model that has used all of them; `None` if it is unknown, or if there may be several.
+    sole_model: Option<String>,
     activity: Activity<Instant>,
     created: Now,
     /// The last notification of Codex, or use of the session.
@@ -247,6 +252,7 @@ impl Session {
             is_attached: false,
             refused: 0,
             used: None,
+            sole_model: None,
             activity: Activity::new(now.instant),
             created: now,
             active: now,
@@ -453,6 +459,19 @@ impl Session {
     /// Notes that another client of Codex also has the thread, and may begin turns from now on.
     pub fn attach(&mut self) {
         self.is_attached = true;
+        // That client may choose another model, of which older releases report nothing.
+        self.uses_model(None);
+    }
+
+    /// Notes the model of a thread that has not used any tokens.
+    pub fn begins_with_model(&mut self, model: &str) {
+        let model = Some(model).filter(|model| model.len() <= LONGEST_MODEL);
+        self.sole_model = model.map(str::to_owned);
+    }
+
+    /// Notes the model that the thread may use from now on; `None` stands for an unknown one.
+    pub fn uses_model(&mut self, model: Option<&str>) {
+        self.sole_model.take_if(|sole| Some(sole.as_str()) != model);
     }
 
     /// Notes that the prompt of turn `number` is being sent to Codex; `false` if it was

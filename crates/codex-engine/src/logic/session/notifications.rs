@@ -15,6 +15,10 @@ use super::{Effect, FINAL_ERROR_GRACE, Form, Session};
 use crate::logic::describe;
 use crate::logic::events::{EventData, EventType};
 
+/// The report of Codex that a request was answered by another model than the thread's (0.104.0 to
+/// 0.171.0, `ModelReroutedNotification` in the schema of the app-server).
+const REROUTED: &str = "model/rerouted";
+
 impl Session {
     /// Handles a notification about the thread.
     pub fn on_notification(&mut self, heard: ThreadNotification<'_>, now: Now) -> Vec<Effect> {
@@ -76,6 +80,9 @@ impl Session {
             Notification::Warning(_) => {}
             Notification::RequestResolved(request) => self.resolved(&request, now),
             Notification::Other => {
+                if method == REROUTED {
+                    self.uses_model(None);
+                }
                 self.write_news(EventType::Progress, (method, params), None, now);
             }
         }

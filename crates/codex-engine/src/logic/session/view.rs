@@ -47,6 +47,9 @@ pub struct SessionView {
     pub error: Option<String>,
     /// The facts about the running turn, or else the last one.
     pub facts: Facts,
+    /// The model that has used all tokens of the thread; `None` if it is unknown, or if there may be
+    /// several.
+    pub sole_model: Option<String>,
     /// The number of the next event, and the number up to which events were read.
     pub events: (u64, u64),
 }
@@ -99,6 +102,7 @@ impl Session {
                 .map(|over| (over.why.clone(), over.at)),
             error: self.lost.as_ref().map(|lost| lost.how.clone()),
             facts: facts.cloned().unwrap_or_default(),
+            sole_model: self.sole_model.clone(),
             events: (self.log.next_id(), self.log.read_to()),
         }
     }

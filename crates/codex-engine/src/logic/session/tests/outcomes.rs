@@ -242,6 +242,41 @@ fn token_usage_is_an_event_with_its_numbers() {
 }
 
 #[test]
+fn sole_model_is_known_until_there_may_be_another_one() {
+    let sole = |model: &str, change: &dyn Fn(&mut World)| {
+        let mut world = World::running();
+        world.session.begins_with_model(model);
+        change(&mut world);
+        world.session.view(world.now.instant).sole_model
+    };
+    let uses = |world: &mut World, model| world.session.uses_model(model);
+    let same = sole("m", &|world| uses(world, Some("m")));
+    assert_eq!(same.as_deref(), Some("m"));
+    let changes: [&dyn Fn(&mut World); 5] = [
+        &|world| uses(world, None),
+        &|world| {
+            uses(world, Some("other"));
+            uses(world, Some("m"));
+        },
+        &|world| world.session.attach(),
+        &|world| {
+            let params = json!({"threadId": "t", "turnId": "turn-1", "fromModel": "m",
+                "toModel": "other", "reason": "highRiskCyberActivity"});
+            world.receive("model/rerouted", params);
+        },
+        // Another host may have missed a change.
+        &|world| {
+            let record = world.session.record().unwrap();
+            world.session = Session::restored("t", TIMEOUTS, record, world.now);
+        },
+    ];
+    for change in changes {
+        assert_eq!(sole("m", change), None);
+    }
+    assert_eq!(sole(&"m".repeat(1000), &|_| ()), None);
+}
+
+#[test]
 fn result_and_error_events_name_their_thread() {
     let mut world = World::running();
     let error = json!({"message": "Reconnecting... 1/5"});
