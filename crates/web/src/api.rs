@@ -47,6 +47,7 @@ pub(crate) async fn session(
             "plan": conversation.plan(),
             "diff": conversation.diff(),
             "tokens": conversation.tokens(),
+            "cost": work.cost,
         })
     })))
 }

@@ -137,7 +137,7 @@ fn event(message: &Message) -> Event {
     Event::default().id(number).data(&message.data)
 }
 
-/// The state of a session and its questions, now and whenever they change.
+/// The state of a session with its questions, and its cost, now and whenever they change.
 fn states(app: Arc<App>, id: String, scope: Scope) -> impl Stream<Item = Event> + Send {
     let changes = app.board.hosts.changes();
     let state = (app, id, changes, None::<Work>);
@@ -148,13 +148,23 @@ fn states(app: Arc<App>, id: String, scope: Scope) -> impl Stream<Item = Event> 
             if now != told
                 && let Some(work) = &now
             {
-                let html = session::state(scope, work, SystemTime::now()).into_string();
-                let data = json!({ "part": session::STATE, "html": html }).to_string();
-                return Some((Event::default().data(data), (app, id, changes, now)));
+                let parts = [
+                    (
+                        session::STATE,
+                        session::state(scope, work, SystemTime::now()),
+                    ),
+                    (session::COST, session::cost(work)),
+                ];
+                let events = parts.map(|(part, html)| {
+                    let data = json!({ "part": part, "html": html.into_string() });
+                    Event::default().data(data.to_string())
+                });
+                return Some((events, (app, id, changes, now)));
             }
             changes.changed().await.ok()?;
         }
     })
+    .flat_map(stream::iter)
 }
 
 /// The changes of a job.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use codex_engine::command::LONGEST_WAIT;
 use codex_engine::logic::action::Decision;
+use codex_engine::logic::cost::Prices;
 use common::json::merged;
 use host_process::connect::{self, Watch};
 use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
@@ -15,7 +16,7 @@ use safe_files::off_runtime;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::hosts::{ActError, Hosts};
+use crate::hosts::{ActError, Hosts, LiveSession};
 use crate::jobs::JobBoard;
 use crate::latest::Latest;
 use crate::link::Connect;
@@ -94,6 +95,7 @@ pub struct WorkBoard {
     /// The ways to a host.
     pub connections: Connections,
     program: Arc<dyn Program>,
+    prices: Prices,
 }
 
 impl WorkBoard {
@@ -105,6 +107,7 @@ impl WorkBoard {
         mail: MailBoard,
         connections: Connections,
         program: Arc<dyn Program>,
+        prices: Prices,
     ) -> Self {
         Self {
             hosts: Arc::new(hosts),
@@ -113,6 +116,7 @@ impl WorkBoard {
             mail,
             connections,
             program,
+            prices,
         }
     }
 
@@ -127,7 +131,7 @@ impl WorkBoard {
         });
         // The jobs may have taken a while.
         let sessions = self.hosts.sessions();
-        work.extend(sessions.iter().map(|one| Work::of_session(one)));
+        work.extend(sessions.iter().map(|one| self.work_of(one)));
         work.sort_by_key(|one| std::cmp::Reverse(one.created));
         AllWork { work, failure }
     }
@@ -135,7 +139,11 @@ impl WorkBoard {
     /// The session as work, if a host has it.
     #[must_use]
     pub fn session(&self, id: &str) -> Option<Work> {
-        self.hosts.session(id).map(|live| Work::of_session(&live))
+        self.hosts.session(id).map(|live| self.work_of(&live))
+    }
+
+    fn work_of(&self, session: &LiveSession) -> Work {
+        Work::of_session(session, &self.prices)
     }
 
     /// Follows a session, from one host to the next, until it has been without one for a minute.
@@ -262,7 +270,7 @@ impl WorkBoard {
         let read = off_runtime::run(move || program.threads()).await;
         let mut records = read.map_err(|error| error.to_string())??;
         let sessions = self.hosts.sessions();
-        let sessions = sessions.iter().map(|live| Work::of_session(live));
+        let sessions = sessions.iter().map(|live| self.work_of(live));
         let live: Vec<Work> = sessions.filter(|work| !work.is_cancelled()).collect();
         for record in &mut records {
             let mut live = live.iter();

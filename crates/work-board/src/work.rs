@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::SystemTime;
 
+use codex_engine::logic::cost::{Cost, Prices};
 use common::timestamp::{self, timestamp};
 use host_process::logic::handshake::StepSummary;
 use job_queue::job_json::{self, PROBLEMS_MARK};
@@ -70,6 +71,8 @@ pub struct Work {
     pub created: SystemTime,
     /// The tokens that it has used, if they are known.
     pub tokens: Option<u64>,
+    /// Their cost, if one model has used them all and has a price.
+    pub cost: Option<Cost>,
     /// Where it works.
     pub directory: String,
     /// The open questions.
@@ -81,10 +84,11 @@ pub struct Work {
 const CANCELLED: &str = "cancelled";
 
 impl Work {
-    /// A session as work.
+    /// A session as work, with its cost at these prices.
     #[must_use]
-    pub fn of_session(session: &LiveSession) -> Self {
+    pub fn of_session(session: &LiveSession, prices: &Prices) -> Self {
         let summary = &session.summary;
+        let usage = summary.usage.as_ref();
         let directory = summary.directory.as_deref().map(Path::to_string_lossy);
         Self {
             id: summary.session.clone(),
@@ -99,6 +103,7 @@ impl Work {
             task: summary.title.clone(),
             created: summary.created,
             tokens: summary.tokens,
+            cost: usage.and_then(|usage| prices.cost(&usage.model, &usage.tokens)),
             directory: directory.unwrap_or_default().into_owned(),
             questions: session.questions.clone(),
             thread: Some(summary.thread.clone()),
@@ -133,6 +138,7 @@ impl Work {
             task: Some(job.task_name.clone()),
             created: job.created_at,
             tokens: None,
+            cost: None,
             directory: job.cwd.clone(),
             questions,
             thread: None,

@@ -51,7 +51,8 @@ job, or the first prompt of the session.";
 #[command(after_help = MEANING)]
 pub(super) struct Args {
     /// Print one JSON object instead of a table: {"work": [{"id", "kind": session, job or run,
-    /// "state", "created_at", "task", "doing", "tokens", "directory", "thread_id"}]}.
+    /// "state", "created_at", "task", "doing", "tokens", "cost": {"amount", "currency"}, "directory",
+    /// "thread_id"}]}.
     #[arg(long)]
     json: bool,
 
@@ -149,7 +150,7 @@ impl Listing {
 async fn gather(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Listing, Failure> {
     let mut failures = Vec::new();
     let silent = |error: ConnectError| failures.push(error.to_string());
-    let mut work = work_list::sessions(silent).await?;
+    let mut work = work_list::sessions(&config.prices.prices(), silent).await?;
     if work_list::has_store(config) {
         let jobs = jobs.get_or_init(|| jobs::service(config));
         match stored_work(jobs).await {

@@ -45,6 +45,7 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
         ),
         connections,
         Arc::new(Configured),
+        config.prices.prices(),
     )
 }
 

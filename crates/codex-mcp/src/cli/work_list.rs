@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::SystemTime;
 
+use codex_engine::logic::cost::{Cost, Prices};
 use codex_engine::logic::progress::timed;
 use common::timestamp;
 use host_process::connect::{self, ConnectError};
@@ -52,6 +53,7 @@ pub(super) struct Work {
     /// The step that it does, or the event for which it waits.
     pub(super) doing: Option<Doing>,
     pub(super) tokens: Option<u64>,
+    pub(super) cost: Option<Cost>,
     pub(super) directory: Option<String>,
     pub(super) thread_id: Option<String>,
 }
@@ -107,21 +109,26 @@ impl Work {
     }
 }
 
-/// The sessions of all hosts. `silent` is told why a host does not answer.
+/// The sessions of all hosts, with their costs at these prices. `silent` is told why a host does not
+/// answer.
 pub(super) async fn sessions(
+    prices: &Prices,
     mut silent: impl FnMut(ConnectError),
 ) -> Result<Vec<Work>, HostEndpointError> {
     let mut work = Vec::new();
     for endpoint in serve::all_endpoints()? {
         match connect::sessions(&endpoint).await {
-            Ok(sessions) => work.extend(sessions.into_iter().map(of_session)),
+            Ok(sessions) => {
+                work.extend(sessions.into_iter().map(|one| of_session(one, prices)));
+            }
             Err(error) => silent(error),
         }
     }
     Ok(work)
 }
 
-fn of_session(session: SessionSummary) -> Work {
+fn of_session(session: SessionSummary, prices: &Prices) -> Work {
+    let usage = session.usage.as_ref();
     let directory = session.directory.as_deref().map(Path::to_string_lossy);
     Work {
         id: session.session,
@@ -137,6 +144,7 @@ fn of_session(session: SessionSummary) -> Work {
             since: Some(step.since),
         }),
         tokens: session.tokens,
+        cost: usage.and_then(|usage| prices.cost(&usage.model, &usage.tokens)),
         directory: directory.map(Into::into),
         thread_id: Some(session.thread),
     }
@@ -207,6 +215,7 @@ async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
         created_at: job.created_at,
         task: Some(job.task_name),
         tokens: None,
+        cost: None,
         directory: Some(job.cwd),
         thread_id: job.session_id,
     })
@@ -233,7 +242,7 @@ mod tests {
     /// A session whose step has been running for so long.
     fn running(words: &str, seconds: u64) -> Work {
         let since = SystemTime::now() - Duration::from_secs(seconds);
-        of_session(SessionSummary {
+        let session = SessionSummary {
             session: "sess_0123456789ab".to_owned(),
             thread: "t".to_owned(),
             title: None,
@@ -249,7 +258,8 @@ mod tests {
             expiries: Vec::new(),
             directory: None,
             bounds: String::new(),
-        })
+        };
+        of_session(session, &Prices::default())
     }
 
     #[test]

@@ -25,6 +25,7 @@ fn work(id: &str, state: &str, question: Option<&str>, fields: &[&str]) -> Work 
         task: None,
         created: UNIX_EPOCH,
         tokens: None,
+        cost: None,
         directory: "/home/me".to_owned(),
         thread: None,
         questions: Vec::new(),

@@ -54,9 +54,13 @@ fn title(opened: &Opened, now: SystemTime, width: usize) -> String {
         Some(tokens) => format!(" · {tokens} tokens"),
         None => String::new(),
     };
+    let cost = match &work.cost {
+        Some(cost) => format!(" · {cost}"),
+        None => String::new(),
+    };
     let title = shortened(&visible_line(work.title()), width / 2);
     format!(
-        " {diff}{} {title} · {} · {}{tokens} · {}",
+        " {diff}{} {title} · {} · {}{tokens}{cost} · {}",
         work.kind.as_ref(),
         visible_line(&work.shown_state()),
         about(work, now),

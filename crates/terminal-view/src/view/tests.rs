@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use codex_engine::logic::action::{ActionKind, Decision};
+use codex_engine::logic::cost::Cost;
 use codex_engine::logic::form::{Field, FieldKind, FieldOption};
 use crossterm::event::KeyCode as Key;
 use host_process::logic::handshake::{SessionEvent, SessionNews, StepSummary};
@@ -34,6 +35,7 @@ fn work(id: &str, kind: Kind, state: &str) -> Work {
         task: None,
         created: UNIX_EPOCH,
         tokens: Some(1234),
+        cost: None,
         directory: "/home/me/project".to_owned(),
         thread: None,
         questions: Vec::new(),
@@ -188,6 +190,29 @@ fn completed_job_with_problems_has_the_mark_of_jobs_list() {
     });
     let open = picture(&mut app, 80, 10);
     assert!(open.contains("job job_2 · completed* · "), "{open}");
+}
+
+#[test]
+fn cost_of_an_open_session_is_beside_its_tokens() {
+    let cost = Cost {
+        amount: 0.42,
+        currency: "USD".to_owned(),
+    };
+    let session = Work {
+        cost: Some(cost),
+        ..work("sess_1", Kind::Session, "idle")
+    };
+    let mut app = App::new(UNIX_EPOCH);
+    app.set_work(AllWork {
+        work: vec![session],
+        failure: None,
+    });
+    app.open(Target {
+        id: "sess_1".to_owned(),
+        kind: Kind::Session,
+    });
+    let open = picture(&mut app, 80, 10);
+    assert!(open.contains(" · 1234 tokens · 0.42 USD · "), "{open}");
 }
 
 #[test]

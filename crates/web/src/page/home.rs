@@ -89,6 +89,7 @@ fn heading(work: &Work, now: SystemTime) -> Markup {
             }
             " · begun " (clock(work.created, now)) " ago"
             @if let Some(tokens) = work.tokens { " · " (tokens) " tokens" }
+            @if let Some(cost) = &work.cost { " · " (cost.to_string()) }
             " · " span.directory { (foreign_line(&work.directory)) }
         }
     }

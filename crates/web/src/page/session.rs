@@ -1,4 +1,5 @@
-//! One session: its conversation as it arrives, its plan, its diff, its tokens, and its questions.
+//! One session: its conversation as it arrives, its plan, its diff, its tokens with their cost, and
+//! its questions.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -25,6 +26,9 @@ pub(crate) const DIFF: &str = "diff";
 
 /// The part with the tokens.
 pub(crate) const TOKENS: &str = "tokens";
+
+/// The part with the cost of the tokens.
+pub(crate) const COST: &str = "cost";
 
 /// The part with the state and the questions.
 pub(crate) const STATE: &str = "state";
@@ -68,6 +72,7 @@ pub(crate) fn page(
             div.side {
                 (plan(conversation))
                 (tokens(conversation))
+                (cost(work))
                 (diff(conversation))
             }
         }
@@ -233,6 +238,18 @@ pub(crate) fn tokens(conversation: &Conversation) -> Markup {
                         dt { "Context" } dd { (last) " of " (window) }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The cost of the tokens.
+pub(crate) fn cost(work: &Work) -> Markup {
+    html! {
+        section id=(COST) aria-label="Cost" {
+            @if let Some(cost) = &work.cost {
+                h2 { "Cost" }
+                p { (cost.to_string()) }
             }
         }
     }

@@ -125,6 +125,7 @@ mod tests {
                 since: None,
             }),
             tokens: None,
+            cost: None,
             directory: None,
             thread_id: None,
         }

@@ -25,7 +25,9 @@ const RECENT: u32 = 30;
 /// Sessions, jobs and runs.
 pub(super) fn work(choice: JobChoice) -> Vec<Candidate> {
     with_config(None, async |config| {
-        let mut work = work_list::sessions(|_| ()).await.unwrap_or_default();
+        let mut work = work_list::sessions(&config.prices.prices(), |_| ())
+            .await
+            .unwrap_or_default();
         if choice != JobChoice::Sessions {
             work.extend(work_list::inspect_jobs(config).await.unwrap_or_default());
         }

@@ -43,7 +43,7 @@ async fn work(config: &Config) -> WorkState {
 
 async fn find_work(config: &Config) -> Result<Vec<Work>, String> {
     let mut silent = None;
-    let sessions = work_list::sessions(|error| silent = Some(error)).await;
+    let sessions = work_list::sessions(&config.prices.prices(), |error| silent = Some(error)).await;
     let mut work = sessions.map_err(|error| error.to_string())?;
     if let Some(error) = silent {
         return Err(error.to_string());

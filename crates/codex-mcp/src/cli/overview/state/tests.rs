@@ -29,6 +29,7 @@ fn work(kind: Kind, id: &str, state: &str) -> Work {
         task: None,
         doing: None,
         tokens: None,
+        cost: None,
         directory: None,
         thread_id: None,
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use scripted_model::{Gate, Reply, Script, Shell};
-use serde_json::json;
+use scripted_model::{Gate, Reply, Script, Shell, Usage};
+use serde_json::{Value, json};
 use testkit::http::{Event, Events};
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use crate::on_each_release;
 use crate::real::CodexFixture;
 use crate::real::sessions::Poller;
 
-on_each_release!(question_is_answered_on_the_page);
+on_each_release!(question_is_answered_on_the_page, cost_of_a_session_is_shown);
 
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
 
@@ -79,6 +79,59 @@ async fn question_is_answered_on_the_page(release: &str) {
         !page.contains("<img") && !page.contains('\u{202e}'),
         "{page}"
     );
+    web.finish().await;
+}
+
+async fn cost_of_a_session_is_shown(release: &str) {
+    let gate = Gate::new();
+    let usage = Usage {
+        input: 1000,
+        cached_input: 400,
+        output: 100,
+        reasoning: 30,
+    };
+    let script = Script::new()
+        .on("first", [Reply::say("done").using(usage).behind(&gate)])
+        .otherwise([Reply::say("later")]);
+    let stage = CodexFixture::new(release, script).await;
+    stage.configure(
+        "currency = \"EUR\"\n[plugins.codex-mcp.prices.mock-model]\n\
+         input = 2\ncached_input = 0.5\noutput = 10",
+    );
+    let mut web = WebFixture::on(stage).await;
+    let session = start_session(&mut web, "first").await;
+    gate.reached(1).await;
+    wait_for("the session on the page", async || {
+        web.hosts_session(&session).await.then_some(())
+    })
+    .await;
+    let page = web.get(&format!("/sessions/{session}")).await;
+    assert!(!page.contains("EUR"), "{page}");
+    let address = between(&page, "data-events=\"", "\"");
+    let mut news = web.browser("GET", address).events().await;
+    gate.release();
+    let told = html_with(&mut news, "0.0024 EUR").await;
+    assert_eq!(told.data["part"], "cost");
+    let list = web.get("/").await;
+    assert!(list.contains(" · 1100 tokens · 0.0024 EUR"), "{list}");
+
+    let cost = json!({ "amount": 0.0024, "currency": "EUR" });
+    let of_session = web.browser("GET", &format!("/api/sessions/{session}"));
+    assert_eq!(of_session.send().await.json()["cost"], cost);
+    let listed: Value = serde_json::from_str(&web.output(&["ps", "--json"]).await).unwrap();
+    assert_eq!(listed["work"][0]["cost"], cost, "{listed:#}");
+
+    // The tokens of the other model cannot be told from the earlier ones.
+    web.client.until_idle(&session).await;
+    let other = json!({ "model": "other" });
+    web.client.reply(&session, "second", other).await;
+    web.client.until_idle(&session).await;
+    wait_for("tokens without a cost", async || {
+        let all = work(&web).await;
+        let one = all.first()?;
+        (one["tokens"].is_u64() && one["cost"].is_null()).then_some(())
+    })
+    .await;
     web.finish().await;
 }
 
