@@ -1,9 +1,11 @@
 //! The mail of one member. Each action is written to the audit log before it is performed.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use codex_engine::logic::action::DecidedBy;
 use common::sync::lock;
 use safe_files::state_file::FileError;
 use supervise::io_thread::{IoThread, ThreadEnded};
@@ -17,7 +19,7 @@ use super::mail::{
     Unread,
 };
 use super::stale_members;
-use crate::logic::inbox::{Envelope, PendingMail, ReadLimits};
+use crate::logic::inbox::{Envelope, FirstLine, PendingMail, ReadLimits};
 use crate::logic::{Address, AgentName, TeamName};
 
 /// Why an action failed.
@@ -138,6 +140,20 @@ impl MailClient {
     ///
     /// [`MailClientError`]; then nothing was sent.
     pub async fn send(&self, to: Address, letter: Letter) -> Result<SentMessage, MailClientError> {
+        self.send_with(to, letter, None).await
+    }
+
+    /// Sends a message with an end that is a secret: the audit log has the message without it.
+    ///
+    /// # Errors
+    ///
+    /// As [`MailClient::send`].
+    pub async fn send_with(
+        &self,
+        to: Address,
+        letter: Letter,
+        secret_end: Option<String>,
+    ) -> Result<SentMessage, MailClientError> {
         self.run_writer(move |inner| {
             let team = to.team.unwrap_or_else(|| inner.team.clone());
             let recipient = format!("{}@{team}", to.agent);
@@ -146,9 +162,16 @@ impl MailClient {
                 recipient: Some(&recipient),
                 summary: Some(&letter.text),
             };
+            let whole = match secret_end {
+                Some(end) => Cow::Owned(Letter {
+                    text: format!("{}{end}", letter.text),
+                    summary: letter.summary.clone(),
+                }),
+                None => Cow::Borrowed(&letter),
+            };
             let sent = inner.audited(&action, || {
                 let sender = inner.sender();
-                inner.mail_store.send(&sender, &to.agent, &team, &letter)
+                inner.mail_store.send(&sender, &to.agent, &team, &whole)
             })?;
             Ok(SentMessage {
                 message_id: sent.to_string(),
@@ -245,6 +268,34 @@ impl MailClient {
         self.run_reader(|inner| Ok(inner.pending()?.count)).await
     }
 
+    /// The first lines of the unread messages, with receipts, without a line in the audit log: no
+    /// reader gets them.
+    ///
+    /// # Errors
+    ///
+    /// [`MailClientError`].
+    pub async fn first_lines(&self) -> Result<Vec<(FirstLine, Vec<Receipt>)>, MailClientError> {
+        self.run_reader(|inner| {
+            let lines = inner.mail_store.first_lines(&inner.identity, &inner.team);
+            lines.map_err(own_mail_error)
+        })
+        .await
+    }
+
+    /// Whether the member is in its team, so that others can answer it.
+    ///
+    /// # Errors
+    ///
+    /// [`MailClientError`].
+    pub async fn is_in_team(&self) -> Result<bool, MailClientError> {
+        self.run_writer(|inner| {
+            inner.ensure_member()?;
+            let members = inner.mail_store.members(&inner.team)?;
+            Ok(members.contains(&inner.identity))
+        })
+        .await
+    }
+
     /// A fingerprint that differs when the mail may have changed.
     ///
     /// # Errors
@@ -264,6 +315,23 @@ impl MailClient {
             let record = Record {
                 error: Some(&why),
                 ..Record::new(Uuid::new_v4(), event, AuditOutcome::Refused)
+            };
+            if let Err(error) = inner.write(&record) {
+                tracing::error!("the audit log cannot be written: {error}");
+            }
+        });
+    }
+
+    /// Writes a decision that came by mail to the audit log: that on a question of a job with this
+    /// ID.
+    pub fn note_decision(&self, job: Uuid, question: String, decision: &'static str) {
+        let inner = Arc::clone(&self.inner);
+        self.reader.submit(move || {
+            let record = Record {
+                summary: Some(&question),
+                decision: Some(decision),
+                decided_by: Some(DecidedBy::Mail.name()),
+                ..Record::new(job, Event::CallRespond, AuditOutcome::Succeeded)
             };
             if let Err(error) = inner.write(&record) {
                 tracing::error!("the audit log cannot be written: {error}");

@@ -20,7 +20,9 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-use crate::logic::inbox::{self, BadInbox, Envelope, Inbox, Mark, NewMessage, PendingMail};
+use crate::logic::inbox::{
+    self, BadInbox, Envelope, FirstLine, Inbox, Mark, NewMessage, PendingMail,
+};
 use crate::logic::{AgentName, TeamName};
 use lock::InboxLock;
 use replace::{
@@ -193,16 +195,29 @@ impl MailStore {
     ) -> Result<Unread, MailError> {
         self.with_inboxes(agent, team, |files, inboxes| {
             let batch = inbox::oldest_unread(inboxes, limits);
-            let marks = batch.marks.into_iter();
-            let receipts = marks.filter_map(|(inbox, mark)| {
-                let file = files.get(inbox)?.clone();
-                Some(Receipt { file, mark })
-            });
             Unread {
                 messages: batch.messages,
                 remaining: batch.remaining,
-                receipts: receipts.collect(),
+                receipts: receipts(files, batch.marks),
             }
+        })
+    }
+
+    /// The first lines of a member's unread messages, with receipts, see [`inbox::first_lines`].
+    ///
+    /// # Errors
+    ///
+    /// [`MailError`].
+    pub fn first_lines(
+        &self,
+        agent: &AgentName,
+        team: &TeamName,
+    ) -> Result<Vec<(FirstLine, Vec<Receipt>)>, MailError> {
+        self.with_inboxes(agent, team, |files, inboxes| {
+            let lines = inbox::first_lines(inboxes).into_iter();
+            lines
+                .map(|(line, marks)| (line, receipts(files, marks)))
+                .collect()
         })
     }
 
@@ -272,6 +287,14 @@ impl MailStore {
             Ok(find(&files, &inboxes))
         })
     }
+}
+
+fn receipts(files: &[String], marks: Vec<(usize, Mark)>) -> Vec<Receipt> {
+    let receipts = marks.into_iter().filter_map(|(inbox, mark)| {
+        let file = files.get(inbox)?.clone();
+        Some(Receipt { file, mark })
+    });
+    receipts.collect()
 }
 
 impl Letter {

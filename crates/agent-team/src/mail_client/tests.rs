@@ -65,6 +65,23 @@ async fn reading_reports_that_the_member_itself_is_missing() {
     );
 }
 
+#[tokio::test]
+async fn secret_end_is_sent_and_not_audited() {
+    let home = home();
+    let mail_client = client(home.path());
+    let secret = Some("\n\nsesame".to_owned());
+    let sent = mail_client.send_with("lead".parse().unwrap(), letter("x"), secret);
+    sent.await.unwrap();
+    let inbox = fs::read_to_string(home.path().join(".claude/teams/t/inboxes/lead.json")).unwrap();
+    assert!(inbox.contains(r"x\n\nsesame"), "{inbox}");
+    let audit = home
+        .path()
+        .join(".config/atm/codex-sessions/arch/audit.jsonl");
+    let audit = fs::read_to_string(audit).unwrap();
+    assert!(audit.contains(r#""summary":"x""#), "{audit}");
+    assert!(!audit.contains("sesame"), "{audit}");
+}
+
 /// In a host, the process lives on when the client has gone, and so does a join that waits for the
 /// lock of the team.
 #[tokio::test]

@@ -98,6 +98,8 @@ pub enum DecidedBy {
     Terminal,
     /// A person in the web page, or a program by its interface.
     Page,
+    /// A member of a team, by a reply to the notice of the question.
+    Mail,
     /// A setting, where nobody can be asked.
     Settings,
     /// Nobody, within the timeout.

@@ -248,6 +248,7 @@ fn place(by: DecidedBy) -> &'static str {
         DecidedBy::Terminal => " at a terminal",
         DecidedBy::Elicitation => " in the client's dialog",
         DecidedBy::Client => " by a tool",
+        DecidedBy::Mail => " by mail",
         DecidedBy::Settings | DecidedBy::Nobody => "",
     }
 }

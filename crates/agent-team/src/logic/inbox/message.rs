@@ -24,6 +24,7 @@ pub(super) struct Message<'a> {
     read: Option<&'a RawValue>,
     summary: Option<&'a RawValue>,
     message_id: Option<&'a RawValue>,
+    source_team: Option<&'a RawValue>,
 }
 
 /// The members that identify a message, also after another program has rewritten the inbox.
@@ -86,6 +87,10 @@ impl<'a> Message<'a> {
 
     pub(super) fn id(&self) -> Option<Cow<'a, str>> {
         self.message_id.and_then(text)
+    }
+
+    pub(super) fn source_team(&self) -> Option<Cow<'a, str>> {
+        self.source_team.and_then(text)
     }
 
     pub(super) fn time(&self) -> Option<SystemTime> {

@@ -23,7 +23,9 @@ use super::time;
 use message::{Identity, Message};
 
 pub use message::Mark;
-pub use unread::{Envelope, PendingMail, ReadLimits, UnreadBatch, oldest_unread, pending};
+pub use unread::{
+    Envelope, FirstLine, PendingMail, ReadLimits, UnreadBatch, first_lines, oldest_unread, pending,
+};
 
 /// The indent that atm writes arrays with.
 const INDENT: &str = "  ";

@@ -49,6 +49,46 @@ fn message_has_the_format_of_atm() {
 }
 
 #[test]
+fn first_lines_are_those_of_short_unread_messages() {
+    let long = "x".repeat(101);
+    let inbox_text = json!([
+        {"from": "a", "text": "\n \t\n  one line \r\nmore", "source_team": "others"},
+        {"from": "a", "text": "read", "read": true},
+        {"from": "a", "text": format!("{long}\nshort")},
+        {"from": "a", "text": " \n"},
+        {"from": "b", "content": &long[..100]},
+        {"from": "b", "text": "same"},
+        {"from": "b", "text": "same"},
+    ])
+    .to_string();
+    let lines = first_lines(&[inbox(&inbox_text)]);
+    let found: Vec<_> = lines
+        .iter()
+        .map(|(line, _)| (line.from.as_str(), line.line.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("a", "one line"),
+            ("b", &long[..100]),
+            ("b", "same"),
+            ("b", "same")
+        ]
+    );
+    assert_eq!(lines[0].0.source_team.as_deref(), Some("others"));
+    assert_eq!(lines[1].0.source_team, None);
+    // A message is found again by its key.
+    assert_ne!(lines[0].0.key, lines[1].0.key);
+    assert_eq!(first_lines(&[inbox(&inbox_text)])[0].0, lines[0].0);
+    // The marks are those of the message, and of no other.
+    let marks = lines[0].1.iter().map(|(_, mark)| mark);
+    let marked = inbox(&inbox_text).mark(marks);
+    assert_eq!(marked.count, 1);
+    let left = first_lines(&[inbox(&marked.text.unwrap())]).len();
+    assert_eq!(left, lines.len() - 1);
+}
+
+#[test]
 fn empty_file_is_an_empty_inbox_and_non_arrays_are_refused() {
     for text in ["", " \n", "[]", "[ ]"] {
         assert_eq!(oldest_unread(&[inbox(text)], all()).messages, []);

@@ -1,6 +1,8 @@
 //! The unread messages of an agent, out of all its inboxes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,6 +17,9 @@ const NAME_CHARS: usize = 100;
 
 /// The longest summary of a delivered message, in characters.
 const SUMMARY_CHARS: usize = 500;
+
+/// The longest first line that [`first_lines`] returns, in bytes.
+const FIRST_LINE: usize = 100;
 
 /// The most senders that are listed with the number of unread messages, and the longest sender there,
 /// in characters: the list has at most 8000 characters in JSON, where each may be an escape of six.
@@ -75,6 +80,19 @@ pub struct PendingMail {
     pub other_senders: usize,
 }
 
+/// The first line of an unread message, with its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstLine {
+    /// The sender that the message names.
+    pub from: String,
+    /// The team of the sender, if the message names one.
+    pub source_team: Option<String>,
+    /// The first line that is not blank, without white space around it.
+    pub line: String,
+    /// Identifies the message when the inbox is read again.
+    pub key: u64,
+}
+
 /// An unread message and its position.
 struct UnreadMessage<'a> {
     inbox: usize,
@@ -97,14 +115,48 @@ pub fn oldest_unread(inboxes: &[Inbox<'_>], limits: ReadLimits) -> UnreadBatch {
     };
     for one in &unread {
         batch.messages.push(envelope(&one.message, limits));
-        let identity = Arc::new(one.message.identity());
-        let places = one.duplicates.iter().copied();
-        for (inbox, index) in places.chain([(one.inbox, one.index)]) {
-            let identity = Arc::clone(&identity);
-            batch.marks.push((inbox, Mark { index, identity }));
-        }
+        batch.marks.extend(one.marks());
     }
     batch
+}
+
+/// The first lines of the unread messages, each with the marks of its message. Messages whose first
+/// line is longer than 100 bytes are left out.
+#[must_use]
+pub fn first_lines(inboxes: &[Inbox<'_>]) -> Vec<(FirstLine, Vec<(usize, Mark)>)> {
+    let unread = unread(inboxes);
+    let short = unread.iter().filter_map(|one| {
+        let text = one.message.text();
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| !line.is_empty())?;
+        (line.len() <= FIRST_LINE).then(|| (first_line(&one.message, line), one.marks()))
+    });
+    short.collect()
+}
+
+fn first_line(message: &Message<'_>, line: &str) -> FirstLine {
+    let mut hasher = DefaultHasher::new();
+    message.identity().hash(&mut hasher);
+    FirstLine {
+        from: message.from().into_owned(),
+        source_team: message.source_team().map(Cow::into_owned),
+        line: line.to_owned(),
+        key: hasher.finish(),
+    }
+}
+
+impl UnreadMessage<'_> {
+    /// The marks of the message, each with the index of its inbox.
+    fn marks(&self) -> Vec<(usize, Mark)> {
+        let identity = Arc::new(self.message.identity());
+        let places = self.duplicates.iter().copied();
+        let places = places.chain([(self.inbox, self.index)]);
+        let marks = places.map(|(inbox, index)| {
+            let identity = Arc::clone(&identity);
+            (inbox, Mark { index, identity })
+        });
+        marks.collect()
+    }
 }
 
 /// The number of unread messages.
