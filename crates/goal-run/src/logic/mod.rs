@@ -15,6 +15,7 @@
 //! - [`prompts`]: the texts for Codex.
 //! - [`review`]: the review of the changes.
 //! - [`outcome`]: the answer of a run, and the line for notifiers.
+//! - [`mail_answers`]: which reply to a notice decides which question.
 //! - [`notifier`]: the receivers of notifications; with [`irc`], the protocol of a channel,
 //!   [`web_address`], the servers of webhooks, and [`headline`], the title of a notification.
 
@@ -25,6 +26,7 @@ pub mod glob;
 pub mod headline;
 pub mod irc;
 pub mod machine;
+pub mod mail_answers;
 pub mod names;
 pub mod notifier;
 pub mod outcome;
