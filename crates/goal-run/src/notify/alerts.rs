@@ -4,6 +4,8 @@
 //! Notices wait in a bounded queue for a task that delivers one after the other, so that the
 //! sender never waits for a notifier.
 
+use std::sync::Arc;
+
 use codex_engine::logic::session::Alert;
 use common::secrets::mask;
 use common::text::one_line;
@@ -11,7 +13,8 @@ use common::timestamp::timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::{Notification, NotifierContext, notify_all};
+use super::answers::{Answers, MailQuestion};
+use super::{Notification, NotifierContext, notify_all_with};
 use crate::logic::notifier::Notifier;
 use crate::logic::outcome::NOTICE_LIMIT;
 
@@ -80,23 +83,46 @@ impl Notice {
     }
 }
 
+/// A notice that waits for its delivery.
+struct Waiting {
+    notice: Notice,
+    /// The question, if it may be answered by mail.
+    question: Option<Arc<dyn MailQuestion>>,
+}
+
 /// A handle on the queue of notices. Clones share the queue. Notices that wait when the last
 /// handle is dropped are still delivered while the program runs.
 #[derive(Debug, Clone)]
-pub struct Alerts(mpsc::Sender<Notice>);
+pub struct Alerts(mpsc::Sender<Waiting>);
 
 impl Alerts {
     /// Starts the task that delivers to `notifiers`. Must be called in a tokio runtime.
     #[must_use]
-    pub fn start(notifiers: Vec<Notifier>, context: NotifierContext) -> Self {
-        let (queue, mut notices) = mpsc::channel::<Notice>(QUEUE);
+    pub fn start(notifiers: Vec<Notifier>, mut context: NotifierContext) -> Self {
+        let (queue, mut notices) = mpsc::channel::<Waiting>(QUEUE);
         tokio::spawn(async move {
-            while let Some(Notice { line, result }) = notices.recv().await {
+            let mut answers: Option<Arc<Answers>> = None;
+            while let Some(Waiting { notice, question }) = notices.recv().await {
+                if question.is_some() && answers.is_none() {
+                    answers = Answers::of(&context);
+                }
+                if let Some(answers) = &answers {
+                    context.mail_client = Some(answers.mail_client.clone());
+                }
+                let ends = match (question, &answers) {
+                    (Some(question), Some(answers)) => {
+                        let limit = context.timeouts.mail;
+                        answers.offer(question, &notifiers, limit).await
+                    }
+                    _ => Vec::new(),
+                };
+                let Notice { line, result } = notice;
                 let notification = Notification {
                     line: &line,
                     result: &result,
                 };
-                for delivery in notify_all(&notifiers, notification, &context).await {
+                let deliveries = notify_all_with(&notifiers, notification, &ends, &context);
+                for delivery in deliveries.await {
                     if let Err(error) = delivery.result {
                         tracing::warn!("notification to {} failed: {error}", delivery.to);
                     }
@@ -108,7 +134,16 @@ impl Alerts {
 
     /// Queues a notice without waiting for its delivery.
     pub fn give(&self, notice: Notice) {
-        if let Err(error) = self.0.try_send(notice) {
+        self.queue(notice, None);
+    }
+
+    /// Queues the notice of a question that those who get the notice by mail may answer.
+    pub fn ask(&self, notice: Notice, question: Arc<dyn MailQuestion>) {
+        self.queue(notice, Some(question));
+    }
+
+    fn queue(&self, notice: Notice, question: Option<Arc<dyn MailQuestion>>) {
+        if let Err(error) = self.0.try_send(Waiting { notice, question }) {
             tracing::warn!("a notice was dropped, as notifiers are too slow: {error}");
         }
     }

@@ -49,6 +49,7 @@ pub enum LetterError {
 pub(super) async fn send(
     address: &Address,
     notification: Notification<'_>,
+    secret_end: Option<String>,
     context: &NotifierContext,
 ) -> Result<(), LetterError> {
     let mail_client = mail_client(address, context)?;
@@ -57,12 +58,19 @@ pub(super) async fn send(
     let own_is_other = member
         .and_then(|member| member.team.as_ref())
         .is_some_and(is_other);
+    let mut text = letter(notification.line, notification.result);
+    // Whoever decides has to see the whole question.
+    if let (Some(_), Some(question)) = (&secret_end, notification.result.get("question")) {
+        text += "\n\n";
+        text += question.as_str().unwrap_or_default();
+    }
     let letter = Letter {
-        text: letter(notification.line, notification.result),
+        text,
         summary: Some(notification.line.to_owned()),
     };
     let limit = context.timeouts.mail;
-    match timeout(limit, mail_client.send(address.clone(), letter)).await {
+    let sending = mail_client.send_with(address.clone(), letter, secret_end);
+    match timeout(limit, sending).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(MailClientError::NotAMember(error))) if !own_is_other => {
             Err(LetterError::Team(error))

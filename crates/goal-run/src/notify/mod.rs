@@ -6,6 +6,7 @@
 //! run at the same time, each within its own limit of [`Timeouts`].
 
 mod alerts;
+mod answers;
 mod check;
 mod command;
 mod connect;
@@ -16,6 +17,7 @@ mod tls;
 mod web;
 
 use std::ffi::OsString;
+use std::iter::repeat;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +31,7 @@ use serde_json::Value;
 use crate::logic::notifier::Notifier;
 
 pub use alerts::{Alerts, Notice};
+pub use answers::MailQuestion;
 pub use check::{NotifierCheck, UnusableNotifier, UnusableReason};
 pub use command::CommandError;
 pub use irc::IrcFailure;
@@ -138,28 +141,44 @@ pub async fn notify_all(
     notification: Notification<'_>,
     context: &NotifierContext,
 ) -> Vec<Delivery> {
+    notify_all_with(notifiers, notification, &[], context).await
+}
+
+/// The same with an end for the mail of each notifier, if it has one: how its agent can answer a
+/// question.
+async fn notify_all_with(
+    notifiers: &[Notifier],
+    notification: Notification<'_>,
+    ends: &[Option<String>],
+    context: &NotifierContext,
+) -> Vec<Delivery> {
     let line = mask(notification.line);
     let result = masked(notification.result);
     let notification = Notification {
         line: &line,
         result: &result,
     };
-    let each = notifiers.iter().map(|notifier| async move {
-        Delivery {
-            to: notifier.clone(),
-            result: send(notifier, notification, context).await,
-        }
-    });
+    let ends = ends.iter().cloned().chain(repeat(None));
+    let each = notifiers
+        .iter()
+        .zip(ends)
+        .map(|(notifier, end)| async move {
+            Delivery {
+                to: notifier.clone(),
+                result: send(notifier, notification, end, context).await,
+            }
+        });
     join_all(each).await
 }
 
 async fn send(
     notifier: &Notifier,
     notification: Notification<'_>,
+    end_of_mail: Option<String>,
     context: &NotifierContext,
 ) -> Result<(), NotifyError> {
     match notifier {
-        Notifier::Mail(address) => mail::send(address, notification, context).await?,
+        Notifier::Mail(address) => mail::send(address, notification, end_of_mail, context).await?,
         Notifier::Irc(address) => {
             irc::send(address, notification.line, context.timeouts.irc).await?;
         }
