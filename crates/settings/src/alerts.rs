@@ -1,5 +1,5 @@
-//! The settings of alerts: who is notified of sessions, of which events, and after what time
-//! without progress. Only the user can set them, as a notifier can name a program.
+//! The settings of alerts: who is notified of sessions, of which events, after what time without
+//! progress, and who may answer. Only the user can set them, as a notifier can name a program.
 
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct AlertSettings {
     pub notify: Option<Setting<Vec<Notifier>>>,
     /// The events of which they are told.
     pub notify_on: Setting<Vec<AlertKind>>,
+    /// Whether agents that are told of a question by mail may answer it.
+    pub answer_by_mail: Setting<bool>,
     /// The time without events after which a turn or job counts as stalled.
     pub stall_timeout: Setting<Duration>,
 }
@@ -77,6 +79,8 @@ impl Lookup<'_> {
             notify,
             notify_on: of_user(files, |file| file.section.notify_on.clone())
                 .unwrap_or_else(|| Setting::new(DEFAULT_ALERTS.to_vec(), Source::Default)),
+            answer_by_mail: of_user(files, |file| file.section.answer_by_mail)
+                .unwrap_or_else(|| Setting::new(false, Source::Default)),
             stall_timeout: stall_timeout(files)?,
         })
     }
@@ -111,6 +115,7 @@ fn warn_about_repository(files: &[File], hint: &str, warnings: &mut Vec<Warning>
         let set = [
             ("notify", section.notify.is_some()),
             ("notify_on", section.notify_on.is_some()),
+            ("answer_by_mail", section.answer_by_mail.is_some()),
             ("stall_timeout_secs", section.stall_timeout_secs.is_some()),
         ];
         for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {

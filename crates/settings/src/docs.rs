@@ -67,7 +67,7 @@ const NARROWED: [(&str, &str); 6] = [
 ];
 
 /// What each key does.
-const MEANINGS: [(&str, &str); 35] = [
+const MEANINGS: [(&str, &str); 36] = [
     (
         "codex_bin",
         "Which Codex to run: a path, or a name on PATH. Unset: `codex` on PATH. For npm's \
@@ -155,6 +155,11 @@ const MEANINGS: [(&str, &str); 35] = [
         "notify_on",
         "The events to notify them of: `asks` (a session waits for an answer), `stalls` and \
          `ends` (a turn has ended).",
+    ),
+    (
+        "answer_by_mail",
+        "Whether the agents in `notify` (`mail:`) may [answer \
+         questions](team.md#answering-by-mail) of sessions and jobs by a reply.",
     ),
     (
         "stall_timeout_secs",

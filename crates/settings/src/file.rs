@@ -82,6 +82,7 @@ pub(super) struct Section {
     /// webhook, which is secret.
     pub(super) notify: Option<Vec<String>>,
     pub(super) notify_on: Option<Vec<AlertKind>>,
+    pub(super) answer_by_mail: Option<bool>,
     pub(super) stall_timeout_secs: Option<SetDuration>,
     pub(super) keep_jobs_secs: Option<SetDuration>,
     pub(super) keep_tasks_secs: Option<SetDuration>,
@@ -116,7 +117,7 @@ pub(super) struct Preset {
 }
 
 /// The keys of [`Section`].
-pub(super) const SECTION_KEYS: [&str; 29] = [
+pub(super) const SECTION_KEYS: [&str; 30] = [
     "codex_bin",
     "request_timeout_secs",
     "identity",
@@ -138,6 +139,7 @@ pub(super) const SECTION_KEYS: [&str; 29] = [
     "jobs_of_others",
     "notify",
     "notify_on",
+    "answer_by_mail",
     "stall_timeout_secs",
     "keep_jobs_secs",
     "keep_tasks_secs",

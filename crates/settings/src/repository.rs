@@ -36,7 +36,7 @@ const LONGEST: u64 = 64 * 1024;
 const UNKNOWN_TOLD: usize = 5;
 
 /// Keys that have no effect in a repository's file, even if the user trusts the repository.
-pub(super) const NEVER: [&str; 18] = [
+pub(super) const NEVER: [&str; 19] = [
     "codex_bin",
     "http",
     "store",
@@ -48,6 +48,7 @@ pub(super) const NEVER: [&str; 18] = [
     "jobs_of_others",
     "notify",
     "notify_on",
+    "answer_by_mail",
     "stall_timeout_secs",
     "keep_jobs_secs",
     "keep_tasks_secs",
@@ -249,6 +250,7 @@ fn narrowed_section(
         jobs_of_others,
         notify,
         notify_on,
+        answer_by_mail,
         stall_timeout_secs,
         keep_jobs_secs,
         keep_tasks_secs,
@@ -286,6 +288,7 @@ fn narrowed_section(
         ("jobs_of_others", jobs_of_others.is_some()),
         ("notify", notify.is_some()),
         ("notify_on", notify_on.is_some()),
+        ("answer_by_mail", answer_by_mail.is_some()),
         ("stall_timeout_secs", stall_timeout_secs.is_some()),
         ("keep_jobs_secs", keep_jobs_secs.is_some()),
         ("keep_tasks_secs", keep_tasks_secs.is_some()),

@@ -84,6 +84,7 @@ fn all(config: &Config) -> Vec<ShownSetting> {
         shown("jobs_of_others", Some(&jobs.others)),
         shown("notify", notify.as_ref()),
         shown("notify_on", Some(&config.alerts.notify_on)),
+        shown("answer_by_mail", Some(&config.alerts.answer_by_mail)),
         shown("stall_timeout_secs", Some(&stall)),
         shown("keep_jobs_secs", Some(&keep_jobs)),
         shown("keep_tasks_secs", Some(&keep_tasks)),

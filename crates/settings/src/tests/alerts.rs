@@ -9,7 +9,7 @@ use crate::source::Source;
 #[test]
 fn repository_does_not_choose_who_is_notified() {
     let text = "[plugins.codex-mcp]\nnotify = [\"command:evil\"]\nnotify_on = [\"ends\"]\n\
-                stall_timeout_secs = 1\n";
+                answer_by_mail = true\nstall_timeout_secs = 1\n";
     let config = World::new()
         .repository(text)
         .load(Flags::default())
@@ -20,9 +20,19 @@ fn repository_does_not_choose_who_is_notified() {
         .warnings
         .iter()
         .map(|warning| warning.message.split(' ').next().unwrap());
-    let keys = ["notify", "notify_on", "stall_timeout_secs"];
+    let keys = [
+        "notify",
+        "notify_on",
+        "answer_by_mail",
+        "stall_timeout_secs",
+    ];
     assert_eq!(told.collect::<Vec<_>>(), keys);
     assert_eq!(config.alerts.notify_on.source, Source::Default);
+    assert!(!config.alerts.answer_by_mail.value);
+    // The control: the user may.
+    let text = "[plugins.codex-mcp]\nanswer_by_mail = true\n";
+    let config = World::new().user(text).load(Flags::default()).unwrap();
+    assert!(config.alerts.answer_by_mail.value);
 }
 
 #[test]

@@ -14,6 +14,7 @@ const WIDE: &str = "[core]\nidentity = \"team-lead\"\ndefault_team = \"t\"\n\
     role = \"absent\"\nteam_tools = true\nsummaries = true\nrequest_image = true\n\
     registry_journal = true\nhost = true\nmax_image_bytes = 9\nrequest_timeout_secs = 9\n\
     notify = [\"command:evil\"]\nnotify_on = [\"ends\"]\nstall_timeout_secs = 9\n\
+    answer_by_mail = true\n\
     keep_jobs_secs = 99\nkeep_tasks_secs = 99\nmax_audit_bytes = 99999\nmax_log_bytes = 99999\n\
     currency = \"X\"\nprices = { m = { input = 0, output = 0 } }\n\
     jobs_of_others = \"run\"\nmax_sandbox = \"danger-full-access\"\nallow_commands = true\nallow_dirs = [\"/\"]\n\
