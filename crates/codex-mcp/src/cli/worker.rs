@@ -220,6 +220,7 @@ fn options(args: &Args, config: &Config) -> Options {
         notifiers: UsualNotifiers {
             notify: config.alerts.notifiers(),
             kinds: config.alerts.notify_on.value.clone(),
+            answer_by_mail: config.alerts.answer_by_mail.value,
             atm_home: config.atm_home.clone(),
             audit_limit: config.retention.audit_bytes.value,
         },

@@ -17,6 +17,7 @@ use super::cancel_handle::{CancelHandle, CancelReason, ThreadRecord};
 use super::dialog::Dialog;
 use super::engines::{EngineHandle, Login};
 use super::journal::Journal;
+use super::mail_question::JobQuestion;
 use super::result::{AttemptResult, attempt_of};
 use super::stalls::StallWatch;
 use super::{Worker, notifications, run_attempt};
@@ -287,12 +288,17 @@ async fn run_call(
             alerts.give(&job.summary.id, alert);
         }
     };
+    let on_question = |question: JobQuestion| {
+        if let Some(alerts) = &alerts {
+            alerts.ask(question);
+        }
+    };
     let stalls = StallWatch::new(options.stall, &alert);
     let (dialog, mut directives) = Dialog::of(worker, claim, job, journal, cancel);
     let handle_update = |news: CallUpdate<'_>| {
         stalls.handle_update(&news);
         journal.handle_update(&news);
-        dialog.handle_update(&news, &alert);
+        dialog.handle_update(&news, &on_question);
     };
     let exchange = async {
         cancel.token.run_until_cancelled(codex.start()).await;

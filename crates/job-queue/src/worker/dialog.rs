@@ -8,12 +8,14 @@ use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{ActionId, DecidedBy};
 use codex_engine::logic::session::Alert;
 use common::text::one_line;
+use goal_run::logic::mail_answers;
 use serde_json::json;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Mutex, Notify, mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::journal::Journal;
+use super::mail_question::{JobQuestion, MailedAnswer};
 use super::{Worker, attempt_spec};
 use crate::call::{CallUpdate, PendingDirective};
 use crate::directive::{Answer, Directive};
@@ -40,6 +42,11 @@ pub(super) struct Dialog<'a> {
     journal: &'a Journal,
     to_turn: mpsc::UnboundedSender<PendingDirective>,
     open: RefCell<Vec<NewQuestion>>,
+    /// By the IDs of the open questions; dropped when they are closed.
+    open_for_mail: RefCell<HashMap<String, DropGuard>>,
+    /// The answers by mail, with a sender for each question.
+    mailed: Mutex<mpsc::UnboundedReceiver<MailedAnswer>>,
+    to_mailed: mpsc::UnboundedSender<MailedAnswer>,
     answered: RefCell<HashSet<String>>,
     /// The instructions that were taken: each is followed once, even if its row is put back.
     taken: RefCell<HashSet<String>>,
@@ -59,6 +66,7 @@ impl<'a> Dialog<'a> {
         cancel: &'a CancelHandle,
     ) -> (Self, mpsc::UnboundedReceiver<PendingDirective>) {
         let (to_turn, directives) = mpsc::unbounded_channel();
+        let (to_mailed, mailed) = mpsc::unbounded_channel();
         let dialog = Self {
             worker,
             claim,
@@ -67,6 +75,9 @@ impl<'a> Dialog<'a> {
             journal,
             to_turn,
             open: RefCell::default(),
+            open_for_mail: RefCell::default(),
+            mailed: Mutex::new(mailed),
+            to_mailed,
             answered: RefCell::default(),
             taken: RefCell::default(),
             unstored: RefCell::default(),
@@ -76,21 +87,22 @@ impl<'a> Dialog<'a> {
         (dialog, directives)
     }
 
-    /// Handles an update of the call; `alert` is called for each new question.
-    pub(super) fn handle_update(&self, news: &CallUpdate<'_>, alert: &dyn Fn(&Alert)) {
+    /// Handles an update of the call; `on_question` is called for each new question.
+    pub(super) fn handle_update(&self, news: &CallUpdate<'_>, on_question: &dyn Fn(JobQuestion)) {
         match news {
-            CallUpdate::Questions(open) => self.update_questions(open, alert),
+            CallUpdate::Questions(open) => self.update_questions(open, on_question),
             CallUpdate::Followed(directive) => self.record_followed(directive),
             CallUpdate::Session(_) | CallUpdate::Event(..) | CallUpdate::Lost(_) => {}
         }
     }
 
-    fn update_questions(&self, open: &[OpenQuestion], alert: &dyn Fn(&Alert)) {
+    fn update_questions(&self, open: &[OpenQuestion], on_question: &dyn Fn(JobQuestion)) {
         let bounds = attempt_spec::bounds(self.job, &self.worker.options);
         let bound = bounds.ok().and_then(|bounds| bounds.sandbox_escape_bound());
         let before = self.open.take();
         let is_open = |id: &str| open.iter().any(|one| one.id.0 == id);
         for closed in before.iter().filter(|one| !is_open(&one.id)) {
+            self.open_for_mail.borrow_mut().remove(&closed.id);
             self.record_unanswered(&closed.id);
         }
         let mut now = Vec::with_capacity(open.len());
@@ -98,7 +110,7 @@ impl<'a> Dialog<'a> {
             now.push(match before.iter().find(|known| known.id == one.id.0) {
                 Some(known) => known.clone(),
                 None => {
-                    self.announce(one, alert);
+                    on_question(self.announce(one, bound.is_some()));
                     question::new_question(one, bound.as_ref())
                 }
             });
@@ -107,14 +119,25 @@ impl<'a> Dialog<'a> {
         self.changed.notify_one();
     }
 
-    fn announce(&self, open: &OpenQuestion, alert: &dyn Fn(&Alert)) {
-        let question = Alert::of_question(&open.id, &open.ask, open.expires);
-        if let Alert::Question { summary, .. } = &question {
+    fn announce(&self, open: &OpenQuestion, is_bounded: bool) -> JobQuestion {
+        let alert = Alert::of_question(&open.id, &open.ask, open.expires);
+        if let Alert::Question { summary, .. } = &alert {
             let words = format!("asks: {summary}");
             let data = json!({ "words": words, "request_id": open.id });
             self.journal.note(ASKED, &data);
         }
-        alert(&question);
+        let closed = CancellationToken::new();
+        let guard = closed.clone().drop_guard();
+        let id = open.id.0.clone();
+        self.open_for_mail.borrow_mut().insert(id.clone(), guard);
+        JobQuestion {
+            job: self.job.summary.id.clone(),
+            id,
+            alert,
+            decisions: mail_answers::decisions(&open.ask, is_bounded),
+            to_dialog: self.to_mailed.clone(),
+            closed,
+        }
     }
 
     fn record_unanswered(&self, id: &str) {
@@ -148,11 +171,13 @@ impl<'a> Dialog<'a> {
 
     /// Carries questions and instructions until the attempt has ended.
     pub(super) async fn carry(&self) {
+        let mut mailed = self.mailed.lock().await;
         loop {
             tokio::select! {
                 () = self.closed.cancelled() => return,
                 () = self.changed.notified() => self.write_questions().await,
                 () = self.cancel.instructed.notified() => self.take().await,
+                Some(mailed) = mailed.recv() => self.follow_mail(mailed).await,
             }
         }
     }
@@ -210,6 +235,17 @@ impl<'a> Dialog<'a> {
             return Err("it was used before".to_owned());
         }
         let directive = serde_json::from_str(&taken.data).map_err(|error| error.to_string())?;
+        self.give(directive).await
+    }
+
+    async fn follow_mail(&self, MailedAnswer { answer, reply }: MailedAnswer) {
+        let followed = self.give(Directive::Answer(answer)).await;
+        // The reader of the mail may have stopped waiting.
+        let _ = reply.send(followed);
+    }
+
+    /// Gives a directive to the turn, within the current bounds.
+    async fn give(&self, directive: Directive) -> Result<(), String> {
         let bounds = attempt_spec::bounds(self.job, &self.worker.options);
         let bounds = bounds.map_err(|error| error.to_string())?;
         let (reply, answer) = oneshot::channel();

@@ -53,6 +53,7 @@ mod engines;
 mod heartbeat;
 mod journal;
 pub mod lock;
+mod mail_question;
 mod notifications;
 mod reporter;
 mod result;

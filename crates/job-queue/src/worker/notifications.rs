@@ -2,6 +2,7 @@
 //! one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_team::Member;
@@ -15,6 +16,7 @@ use goal_run::notify::{self, Alerts, Notice, NotifierContext, Timeouts};
 use serde_json::{Value, json};
 
 use super::cancel_handle::{CancelHandle, CancelReason};
+use super::mail_question::JobQuestion;
 use super::result::AttemptResult;
 use super::{Options, admission, attempt_spec};
 use crate::call_settings::CallSettings;
@@ -22,7 +24,7 @@ use crate::logic::{Ending, JobId, JobState};
 use crate::report::FailureReport;
 use crate::run::result;
 use crate::run::spec::StoredRun;
-use crate::store::Job;
+use crate::store::{Job, Origin};
 
 /// The time limit of each notifier after a cancellation, as the user waits for the end of the
 /// job.
@@ -45,6 +47,8 @@ pub struct UsualNotifiers {
     pub notify: Vec<Notifier>,
     /// The kinds of alerts that they get.
     pub kinds: Vec<AlertKind>,
+    /// Whether agents among them may answer questions by mail.
+    pub answer_by_mail: bool,
     /// The home directory of teams.
     pub atm_home: PathBuf,
     /// The size at which the audit log of a sender is set aside, in bytes, also for the notifiers
@@ -58,6 +62,8 @@ pub(super) struct JobNotifier<'a> {
     notify: &'a [Notifier],
     /// The kinds of alerts that the notifiers get; all if `None`.
     kinds: Option<&'a [AlertKind]>,
+    /// Whether agents among them may answer questions by mail.
+    answer_by_mail: bool,
     team: Option<TeamName>,
     /// The home directory of teams.
     atm_home: PathBuf,
@@ -71,12 +77,23 @@ pub(super) struct JobNotifier<'a> {
 pub(super) struct JobAlerts {
     alerts: Alerts,
     kinds: Option<Vec<AlertKind>>,
+    answer_by_mail: bool,
 }
 
 impl JobAlerts {
     pub(super) fn give(&self, job: &JobId, alert: &Alert) {
         if includes(self.kinds.as_deref(), alert.kind()) {
             self.alerts.give(notice(job, alert));
+        }
+    }
+
+    /// Tells of a question, which agents may answer by mail if the user allows it.
+    pub(super) fn ask(&self, question: JobQuestion) {
+        if !self.answer_by_mail {
+            self.give(&question.job, &question.alert);
+        } else if includes(self.kinds.as_deref(), question.alert.kind()) {
+            let notice = notice(&question.job, &question.alert);
+            self.alerts.ask(notice, Arc::new(question));
         }
     }
 }
@@ -117,6 +134,7 @@ impl<'a> JobNotifier<'a> {
             job,
             notify,
             kinds: None,
+            answer_by_mail: false,
             team: None,
             atm_home: PathBuf::new(),
             audit_limit: usual.audit_limit,
@@ -130,6 +148,8 @@ impl<'a> JobNotifier<'a> {
             [] => Self {
                 notify: &usual.notify,
                 kinds: Some(&usual.kinds),
+                // The sender of the mail, whose inbox is read, is only known of our own jobs.
+                answer_by_mail: usual.answer_by_mail && self.job.origin == Origin::ThisMachine,
                 atm_home: usual.atm_home.clone(),
                 ..self
             },
@@ -144,6 +164,7 @@ impl<'a> JobNotifier<'a> {
         (!notify.is_empty()).then(|| JobAlerts {
             alerts: Alerts::start(notify, notifiers),
             kinds: self.kinds.map(<[AlertKind]>::to_vec),
+            answer_by_mail: self.answer_by_mail,
         })
     }
 

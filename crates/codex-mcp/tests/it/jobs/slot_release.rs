@@ -91,6 +91,7 @@ async fn run_on_contested_slot(next: RetakeOutcome) -> (Vec<String>, usize) {
         notifiers: UsualNotifiers {
             notify: Vec::new(),
             kinds: Vec::new(),
+            answer_by_mail: false,
             atm_home: PathBuf::new(),
             audit_limit: 10 << 20,
         },

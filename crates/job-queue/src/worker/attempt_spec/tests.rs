@@ -56,6 +56,7 @@ impl TestHost {
             notifiers: UsualNotifiers {
                 notify: Vec::new(),
                 kinds: Vec::new(),
+                answer_by_mail: false,
                 atm_home: PathBuf::new(),
                 audit_limit: 10 << 20,
             },
