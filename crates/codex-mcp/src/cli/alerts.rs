@@ -1,25 +1,85 @@
 //! Alerts: notifications that a session or a run needs a person, or has ended.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
 
-use codex_engine::Engine;
-use codex_engine::command::SessionAlert;
-use goal_run::notify::{Alerts, Notice, NotifierCheck, NotifierContext, Timeouts};
+use codex_engine::command::{OpenQuestion, SessionAlert, SessionId};
+use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
+use codex_engine::logic::session::Alert;
+use codex_engine::{Engine, SessionHandle};
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use goal_run::logic::mail_answers;
+use goal_run::notify::{Alerts, MailQuestion, Notice, NotifierCheck, NotifierContext, Timeouts};
 use mcp_server::Warnings;
 use safe_files::off_runtime;
 use serde_json::json;
 use settings::{Config, Setting};
+use uuid::Uuid;
 
 use super::services::Identity;
 
+/// The engine of a client, for answers by mail. It is set when the engine is shared.
+pub(super) type SharedEngine = Arc<OnceLock<Weak<Engine>>>;
+
+/// A question of a session that agents may answer by mail.
+struct SessionQuestion {
+    engine: SharedEngine,
+    session: SessionId,
+    id: ActionId,
+}
+
+impl SessionQuestion {
+    fn session(&self) -> Option<SessionHandle> {
+        let engine = self.engine.get()?.upgrade()?;
+        engine.handle(&self.session).ok()
+    }
+
+    fn question(&self) -> Option<OpenQuestion> {
+        let open = self.session()?.questions();
+        open.into_iter().find(|open| open.id == self.id)
+    }
+
+    fn decide_now(&self, decision: &Decision, by: &str) -> Result<(), String> {
+        let session = self.session().ok_or("the session has ended")?;
+        session
+            .respond(DecidedBy::Mail, &self.id, decision, Some(by))
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl MailQuestion for SessionQuestion {
+    fn decisions(&self) -> Vec<Decision> {
+        let both = self.session().zip(self.question());
+        both.map_or_else(Vec::new, |(session, question)| {
+            let is_bounded = session.sandbox_bound().is_some();
+            mail_answers::decisions(&question.ask, is_bounded)
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        self.question().is_some()
+    }
+
+    fn decide(&self, decision: Decision, by: String) -> BoxFuture<'_, Result<(), String>> {
+        ready(self.decide_now(&decision, &by)).boxed()
+    }
+
+    fn audited(&self) -> Option<(Uuid, String)> {
+        // The observer of the engine writes each decision into the audit log.
+        None
+    }
+}
+
 /// Adds alerts to the engine. The configured notifiers get the alerts of the kinds in `notify_on`:
 /// that a session waits for an answer, has stalled, or has ended a turn. A notifier that cannot
-/// work becomes a warning a moment later.
+/// work becomes a warning a moment later. `shared` is the engine once it is at work.
 pub(super) fn with_session_alerts(
     engine: Engine,
     config: &Config,
     identity: &Identity,
     warnings: &Warnings,
+    shared: &SharedEngine,
 ) -> Engine {
     let Some(Setting { value, source }) = &config.alerts.notify else {
         return engine;
@@ -43,6 +103,8 @@ pub(super) fn with_session_alerts(
     });
     let kinds = config.alerts.notify_on.value.clone();
     let alerts = Alerts::start(value.clone(), notifiers(config, identity, directory));
+    let answer_by_mail = config.alerts.answer_by_mail.value;
+    let shared = Arc::clone(shared);
     engine.with_alerts(move |alerted| {
         let SessionAlert {
             session,
@@ -53,7 +115,18 @@ pub(super) fn with_session_alerts(
             return;
         }
         let names = json!({ "session_id": session, "thread_id": thread });
-        alerts.give(Notice::of(&format!("session {session}"), &names, &alert));
+        let notice = Notice::of(&format!("session {session}"), &names, &alert);
+        match alert {
+            Alert::Question { id, .. } if answer_by_mail => {
+                let question = SessionQuestion {
+                    engine: Arc::clone(&shared),
+                    session,
+                    id,
+                };
+                alerts.ask(notice, Arc::new(question));
+            }
+            _ => alerts.give(notice),
+        }
     })
 }
 

@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::super::alerts::SharedEngine;
 use super::super::backend::{self, Backend, BackendError};
 use super::super::job_service::job_service;
 use super::super::services::{self, Identity};
@@ -207,7 +208,13 @@ struct ServerSetup {
 }
 
 /// The engine of a client, with its records, alerts, tools and bounds.
-fn engine(args: &Args, config: &Config, identity: &Identity, warnings: &Warnings) -> Engine {
+fn engine(
+    args: &Args,
+    config: &Config,
+    identity: &Identity,
+    warnings: &Warnings,
+    for_alerts: &SharedEngine,
+) -> Engine {
     let warning_sink = warnings.clone();
     let sandbox_bound = config.bounds().sandbox_escape_bound();
     let engine = Engine::new(Options {
@@ -222,7 +229,7 @@ fn engine(args: &Args, config: &Config, identity: &Identity, warnings: &Warnings
     .with_tools(injected_servers::member_tools(config, identity))
     .with_sandbox_bound(sandbox_bound.map(|bound| bound.to_string()))
     .with_warnings(move |warning| warning_sink.push(warning));
-    let engine = alerts::with_session_alerts(engine, config, identity, warnings);
+    let engine = alerts::with_session_alerts(engine, config, identity, warnings, for_alerts);
     match identity.services.records.clone() {
         Some(records) => engine.with_observer(records),
         None => engine,
@@ -236,6 +243,7 @@ async fn started_engine(
     shared: Option<&Shared>,
     config: &Config,
     identity: &Identity,
+    for_alerts: &SharedEngine,
 ) -> Arc<Engine> {
     let engine = Arc::new(match shared {
         Some(shared) => engine
@@ -243,6 +251,8 @@ async fn started_engine(
             .joining(&shared.app_servers, terms(&config.bounds())),
         None => engine,
     });
+    // It is set once, as each engine has alerts of its own.
+    let _ = for_alerts.set(Arc::downgrade(&engine));
     engine.take_back().await;
     engine.keep_tidy();
     if let (ShutdownSummary::Ask, Some(records)) =
@@ -279,8 +289,9 @@ where
         shared,
     } = setup;
     let timeouts = timeouts(args, &config);
-    let engine = engine(args, &config, identity, &warnings);
-    let engine = started_engine(engine, shared.as_ref(), &config, identity).await;
+    let for_alerts = SharedEngine::default();
+    let engine = engine(args, &config, identity, &warnings, &for_alerts);
+    let engine = started_engine(engine, shared.as_ref(), &config, identity, &for_alerts).await;
     let decider = match args.elicit {
         true => Decider::User,
         false => Decider::Poller,

@@ -1,6 +1,7 @@
 //! Members of teams, with the real Codex on both backends.
 
 mod mail;
+mod mail_answers;
 mod records;
 mod shutdown_summary;
 mod threads;

@@ -1,0 +1,306 @@
+//! Answers by mail to Codex's questions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use agent_team::logic::AgentName;
+use agent_team::mail::{Letter, MailStore, Sender};
+use scripted_model::{Reply, Script, Shell};
+use serde_json::{Value, json};
+use testkit::McpClient;
+use testkit::wait::wait_for;
+
+use super::super::sessions::Poller;
+use super::super::{CodexFixture, structured};
+use super::{identity_directory, inbox, make_team, team_directory};
+
+const ARGS: [&str; 4] = ["--identity", "arch", "--team", "builders"];
+
+/// The user allows answers of `lead` and `rust-1`. `arch` is the server itself.
+const SETTINGS: &str = "notify = [\"mail:lead\", \"mail:rust-1@builders\", \"mail:arch\"]\n\
+    worker_idle_secs = 1\nsandbox = \"read-only\"";
+
+/// A stage with the team, on which Codex asks for a command.
+async fn asking_stage(settings: &str) -> CodexFixture {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    make_team(&stage, &["lead", "rust-1"]);
+    stage.configure(settings);
+    stage
+}
+
+/// Waits for the notice of a question.
+async fn notice_for(stage: &CodexFixture, agent: &str) -> String {
+    wait_for("the notice of a question", async || {
+        let mail = inbox(stage, agent);
+        let text = mail.first()?["text"].as_str().unwrap();
+        Some(text.to_owned())
+    })
+    .await
+}
+
+/// The code in a notice.
+fn code_in(notice: &str) -> Option<&str> {
+    let mut lines = notice.lines();
+    lines.find_map(|line| line.strip_prefix("decline "))
+}
+
+async fn code_for(stage: &CodexFixture, agent: &str) -> String {
+    let notice = notice_for(stage, agent).await;
+    code_in(&notice).unwrap().to_owned()
+}
+
+/// Writes mail to the server, as a team mate does.
+fn write_to_server(stage: &CodexFixture, from: &str, text: &str) {
+    let sender = Sender {
+        identity: from.parse().unwrap(),
+        team: Some("builders".parse().unwrap()),
+    };
+    let letter = Letter {
+        text: text.to_owned(),
+        summary: None,
+    };
+    let server: AgentName = "arch".parse().unwrap();
+    MailStore::new(&stage.home.atm_home())
+        .send(&sender, &server, &"builders".parse().unwrap(), &letter)
+        .unwrap();
+}
+
+/// Waits until the server has refused an answer of this agent; returns the server's words.
+async fn refusal_for(stage: &CodexFixture, agent: &str) -> String {
+    wait_for("the refusal of an answer", async || {
+        let mail = inbox(stage, agent);
+        let mut texts = mail.iter().filter_map(|one| one["text"].as_str());
+        let refusal = texts.find(|text| text.starts_with("Your answer was not taken: "))?;
+        Some(refusal.to_owned())
+    })
+    .await
+}
+
+/// The files below a directory that contain a text.
+fn files_with(directory: &Path, text: &str, found: &mut Vec<PathBuf>) {
+    // Temporary files and directories may be gone.
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    for entry in entries.flatten() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files_with(&entry.path(), text, found);
+        } else if kind.is_file() {
+            let bytes = fs::read(entry.path()).unwrap_or_default();
+            if String::from_utf8_lossy(&bytes).contains(text) {
+                found.push(entry.path());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn reply_to_the_notice_decides_a_question_of_a_session() {
+    let stage = asking_stage(&format!("{SETTINGS}\nanswer_by_mail = true")).await;
+    let mut poller = Poller::new(&stage, &ARGS).await;
+    let session = poller.start("ask", json!({})).await;
+    poller.question(&session).await;
+    let notice = notice_for(&stage, "lead").await;
+    for words in [
+        "APPROVAL :: session ",
+        "Codex wants to run a command.",
+        "\naccept ",
+        "\naccept for session ",
+    ] {
+        assert!(notice.contains(words), "{words:?} is missing: {notice}");
+    }
+    let code = code_in(&notice).unwrap();
+    let text = format!("\n ACCEPT {code} \n\nGo on, please.\n> decline {code}");
+    write_to_server(&stage, "lead", "Other mail.");
+    write_to_server(&stage, "lead", &text);
+    let (_, events) = poller.until_idle(&session).await;
+    assert!(stage.file("made.txt").exists());
+    let events = json!(events).to_string();
+    for words in [r#""decidedBy":"mail""#, r#""denyMessage":"lead@builders""#] {
+        assert!(events.contains(words), "{words} is missing: {events}");
+    }
+    // Only the reply is marked as read.
+    wait_for("the reply is read", async || {
+        let read: Vec<bool> = inbox(&stage, "arch")
+            .iter()
+            .filter(|one| one["from"] == "lead")
+            .map(|one| one["read"] == true)
+            .collect();
+        (read == [false, true]).then_some(())
+    })
+    .await;
+
+    // The code is in the mail alone.
+    let mut found = Vec::new();
+    files_with(stage.home.root(), code, &mut found);
+    let inboxes = team_directory(&stage).join("inboxes");
+    assert!(found.contains(&inboxes.join("lead.json")), "{found:?}");
+    found.retain(|file| !file.starts_with(&inboxes));
+    assert!(found.is_empty(), "{found:?}");
+    assert!(!events.contains(code), "{events}");
+    let audit = fs::read_to_string(identity_directory(&stage, "arch").join("audit.jsonl")).unwrap();
+    assert!(audit.contains(r#""decided_by":"mail""#), "{audit}");
+    stage.finish(poller.client).await;
+}
+
+#[tokio::test]
+async fn only_the_recipient_of_a_code_decides_with_it() {
+    let stage = asking_stage(&format!("{SETTINGS}\nanswer_by_mail = true")).await;
+    let mut poller = Poller::new(&stage, &ARGS).await;
+    let session = poller.start("ask", json!({})).await;
+    poller.question(&session).await;
+    let of_lead = code_for(&stage, "lead").await;
+    let of_rust = code_for(&stage, "rust-1").await;
+    assert_ne!(of_lead, of_rust);
+    // The server itself is notified, and could otherwise approve its own work.
+    let own = notice_for(&stage, "arch").await;
+    assert_eq!(code_in(&own), None, "{own}");
+    for (from, text) in [
+        ("rust-1", format!("accept {of_lead}")),
+        ("lead", format!("accept {of_rust}")),
+        ("arch", format!("accept {of_lead}")),
+        ("lead", format!("> accept {of_lead}")),
+        ("lead", format!("Please accept {of_lead}")),
+        ("lead", format!("<p>accept {of_lead}</p>")),
+        (
+            "lead",
+            format!("accept {of_lead} {}", "x".repeat(1_000_000)),
+        ),
+        ("lead", format!("accept \u{1b}[0m{of_lead}")),
+    ] {
+        write_to_server(&stage, from, &text);
+    }
+    // The control, and a second reply that comes too late.
+    write_to_server(&stage, "lead", &format!("decline {of_lead}"));
+    write_to_server(&stage, "lead", &format!("accept {of_lead}"));
+    let (_, events) = poller.until_idle(&session).await;
+    let events = json!(events).to_string();
+    assert!(events.contains(r#""decidedBy":"mail""#), "{events}");
+    assert!(!stage.file("made.txt").exists());
+    let refusal = refusal_for(&stage, "lead").await;
+    assert!(refusal.contains("closed: decline (mail)"), "{refusal}");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(poller.client).await;
+}
+
+#[tokio::test]
+async fn reply_after_another_answer_is_refused() {
+    let stage = asking_stage(&format!("{SETTINGS}\nanswer_by_mail = true")).await;
+    let mut poller = Poller::new(&stage, &ARGS).await;
+    let session = poller.start("ask", json!({})).await;
+    let question = poller.question(&session).await;
+    let code = code_for(&stage, "lead").await;
+    poller.decide(&session, &question, "decline").await;
+    poller.until_idle(&session).await;
+    write_to_server(&stage, "lead", &format!("accept {code}"));
+    let refusal = refusal_for(&stage, "lead").await;
+    assert!(refusal.contains("closed: decline (client)"), "{refusal}");
+    assert!(!refusal.contains(&code), "{refusal}");
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(poller.client).await;
+}
+
+#[tokio::test]
+async fn approval_by_mail_stays_within_the_bound() {
+    let stage = asking_stage(&format!("{SETTINGS}\nanswer_by_mail = true")).await;
+    let args = [ARGS.as_slice(), &["--max-sandbox", "workspace-write"]].concat();
+    let mut poller = Poller::new(&stage, &args).await;
+    let session = poller.start("ask", json!({})).await;
+    poller.question(&session).await;
+    let notice = notice_for(&stage, "lead").await;
+    assert!(!notice.contains("\naccept "), "{notice}");
+    let code = code_in(&notice).unwrap();
+    write_to_server(&stage, "lead", &format!("accept {code}"));
+    let refusal = refusal_for(&stage, "lead").await;
+    assert!(refusal.ends_with("it offers decline"), "{refusal}");
+    write_to_server(&stage, "lead", &format!("decline {code}"));
+    poller.until_idle(&session).await;
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(poller.client).await;
+}
+
+/// Neither a repository nor the default allows answers.
+#[tokio::test]
+async fn notice_has_no_code_unless_the_user_wants_it() {
+    let stage = asking_stage(SETTINGS).await;
+    let repository = "[plugins.codex-mcp]\nanswer_by_mail = true\n";
+    fs::write(stage.file(".atm.toml"), repository).unwrap();
+    let mut poller = Poller::new(&stage, &ARGS).await;
+    let session = poller.start("ask", json!({})).await;
+    let question = poller.question(&session).await;
+    let notice = notice_for(&stage, "lead").await;
+    assert!(notice.starts_with("APPROVAL :: session "), "{notice}");
+    assert_eq!(code_in(&notice), None, "{notice}");
+    let status = poller.client.call_tool("codex_status", json!({})).await;
+    let warnings = structured(&status)["warnings"].to_string();
+    assert!(warnings.contains("answer_by_mail"), "{status:#}");
+    poller.decide(&session, &question, "decline").await;
+    poller.until_idle(&session).await;
+    stage.finish(poller.client).await;
+}
+
+async fn submit(client: &mut McpClient, stage: &CodexFixture, more: Value) -> String {
+    let mut call = json!({ "prompt": "ask", "cwd": stage.home.work(), "approval": "ask" });
+    let more = more.as_object().unwrap().clone();
+    call.as_object_mut().unwrap().extend(more);
+    let queued = client.call_tool("call_codex", call).await;
+    let job = structured(&queued)["job_id"].as_str();
+    job.unwrap_or_else(|| panic!("{queued:#}")).to_owned()
+}
+
+async fn until_completed(client: &mut McpClient, job: &str) {
+    let status = json!({ "job_id": job, "wait_ms": 600_000 });
+    wait_for("the end of the job", async || {
+        let done = client.call_tool("call_status", status.clone()).await;
+        (structured(&done)["status"] == "completed").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reply_to_the_notice_decides_a_question_of_a_job() {
+    let stage = asking_stage(&format!("{SETTINGS}\nanswer_by_mail = true")).await;
+    let mut client = stage.client(&ARGS).await;
+    let job = submit(&mut client, &stage, json!({})).await;
+    let code = code_for(&stage, "lead").await;
+    let own = notice_for(&stage, "arch").await;
+    assert_eq!(code_in(&own), None, "{own}");
+    write_to_server(&stage, "rust-1", &format!("decline {code}"));
+    write_to_server(&stage, "lead", &format!("accept {code}"));
+    until_completed(&mut client, &job).await;
+    assert!(stage.file("made.txt").exists());
+    let log = stage.jobs(&["logs", &job]).await;
+    assert!(
+        log.contains("answered by mail: accept (lead@builders)"),
+        "{log}"
+    );
+    assert!(!log.contains(&code), "{log}");
+    let audit = identity_directory(&stage, "arch").join("audit.jsonl");
+    wait_for("the decision in the audit log", async || {
+        let text = fs::read_to_string(&audit).unwrap();
+        let mut lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let is_decision =
+            |line: &Value| line["event"] == "call_respond" && line["decided_by"] == "mail";
+        lines.any(|line| is_decision(&line)).then_some(())
+    })
+    .await;
+    stage.finish_with_worker(client).await;
+}
+
+/// Notifiers that a client names get no code, though the user allows answers of others.
+#[tokio::test]
+async fn notifier_that_a_job_names_gets_no_code() {
+    let stage = asking_stage(&format!("{SETTINGS}\nanswer_by_mail = true")).await;
+    let mut client = stage.client(&ARGS).await;
+    let named = json!({ "notify": ["mail:lead@builders"] });
+    let job = submit(&mut client, &stage, named).await;
+    let notice = notice_for(&stage, "lead").await;
+    assert!(notice.starts_with("APPROVAL :: job "), "{notice}");
+    assert_eq!(code_in(&notice), None, "{notice}");
+    stage.jobs(&["decline", &job]).await;
+    until_completed(&mut client, &job).await;
+    stage.finish_with_worker(client).await;
+}
