@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::{LINE, NotifierContext, tell, teller};
 
 /// A home directory with the teams `t`, of `lead` and `codex`, and `other`, of `lead`.
-struct MailFixture {
-    home: tempfile::TempDir,
+pub(super) struct MailFixture {
+    pub(super) home: tempfile::TempDir,
 }
 
 impl MailFixture {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let stage = Self {
             home: tempfile::tempdir().unwrap(),
         };
@@ -39,11 +39,11 @@ impl MailFixture {
         fs::write(self.directory(team).join("config.json"), config.to_string()).unwrap();
     }
 
-    fn directory(&self, team: &str) -> PathBuf {
+    pub(super) fn directory(&self, team: &str) -> PathBuf {
         self.home.path().join(".claude/teams").join(team)
     }
 
-    fn teller(&self, identity: Option<&str>, team: Option<&str>) -> NotifierContext {
+    pub(super) fn teller(&self, identity: Option<&str>, team: Option<&str>) -> NotifierContext {
         let member = identity.map(|identity| Member {
             identity: identity.parse().unwrap(),
             team: team.map(|team| team.parse().unwrap()),

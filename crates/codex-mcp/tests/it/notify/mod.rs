@@ -1,5 +1,6 @@
 //! Notifiers of the end of a run.
 
+mod answers;
 mod command;
 mod desktop;
 mod fake_irc;

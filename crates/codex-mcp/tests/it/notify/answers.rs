@@ -1,0 +1,150 @@
+//! Answers by mail to a question whose decisions are only noted.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::UNIX_EPOCH;
+
+use agent_team::mail::{Letter, MailStore, Sender};
+use codex_engine::logic::action::{ActionId, Decision};
+use codex_engine::logic::session::Alert;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use goal_run::notify::{Alerts, MailQuestion, Notice};
+use serde_json::{Value, json};
+use testkit::wait::wait_for;
+use uuid::Uuid;
+
+use super::mail::MailFixture;
+use super::notifier;
+
+/// A question that is decided once.
+#[derive(Default)]
+struct NotedQuestion {
+    decided: Mutex<Option<(Decision, String)>>,
+}
+
+impl MailQuestion for NotedQuestion {
+    fn decisions(&self) -> Vec<Decision> {
+        vec![Decision::Accept, Decision::Decline]
+    }
+
+    fn is_open(&self) -> bool {
+        self.decided.lock().unwrap().is_none()
+    }
+
+    fn decide(&self, decision: Decision, by: String) -> BoxFuture<'_, Result<(), String>> {
+        let mut decided = self.decided.lock().unwrap();
+        let result = match decided.as_ref() {
+            Some((first, _)) => Err(format!("it was decided: {}", first.name())),
+            None => {
+                *decided = Some((decision, by));
+                Ok(())
+            }
+        };
+        ready(result).boxed()
+    }
+
+    fn audited(&self) -> Option<(Uuid, String)> {
+        Some((Uuid::nil(), "May I?".to_owned()))
+    }
+}
+
+fn notice() -> Notice {
+    let question = Alert::Question {
+        id: ActionId("req_1".to_owned()),
+        summary: "waiting for approval".to_owned(),
+        text: "May I?\nCommand: x".to_owned(),
+        expires: UNIX_EPOCH,
+    };
+    Notice::of("session s", &json!({}), &question)
+}
+
+fn inbox(stage: &MailFixture, team: &str, agent: &str) -> Vec<Value> {
+    let file = stage.directory(team).join(format!("inboxes/{agent}.json"));
+    fs::read(file).map_or_else(
+        |_| Vec::new(),
+        |bytes| serde_json::from_slice(&bytes).unwrap(),
+    )
+}
+
+/// Waits for a message, and returns its text.
+async fn mail_for(stage: &MailFixture, team: &str, agent: &str, number: usize) -> String {
+    wait_for("mail", async || {
+        let mail = inbox(stage, team, agent);
+        Some(mail.get(number)?["text"].as_str().unwrap().to_owned())
+    })
+    .await
+}
+
+fn write(stage: &MailFixture, from: &str, text: String) {
+    let sender = Sender {
+        identity: from.parse().unwrap(),
+        team: Some("t".parse().unwrap()),
+    };
+    let letter = Letter {
+        text,
+        summary: None,
+    };
+    let (to, team) = ("codex".parse().unwrap(), "t".parse().unwrap());
+    let mail_store = MailStore::new(stage.home.path());
+    mail_store.send(&sender, &to, &team, &letter).unwrap();
+}
+
+#[tokio::test]
+async fn only_agents_whose_replies_arrive_get_a_code() {
+    for (identity, own, recipient, has_code) in [
+        (Some("codex"), Some("t"), "lead@t", true),
+        (Some("codex"), Some("t"), "lead", true),
+        (Some("codex"), Some("t"), "codex", false),
+        (Some("codex"), Some("t"), "lead@other", false),
+        // It has left the team.
+        (Some("gone"), Some("t"), "lead", false),
+        (Some("codex"), None, "lead@t", false),
+        (None, None, "lead@t", false),
+    ] {
+        let stage = MailFixture::new();
+        let recipients = vec![notifier(&format!("mail:{recipient}"))];
+        let alerts = Alerts::start(recipients, stage.teller(identity, own));
+        alerts.ask(notice(), Arc::new(NotedQuestion::default()));
+        let (agent, team) = recipient.split_once('@').unwrap_or((recipient, "t"));
+        let text = mail_for(&stage, team, agent, 0).await;
+        assert!(text.starts_with("APPROVAL :: session s"), "{text}");
+        let case = (identity, own, recipient);
+        assert_eq!(text.contains("\naccept "), has_code, "{case:?}: {text}");
+        assert_eq!(text.contains("\nCommand: x"), has_code, "{case:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn first_reply_decides_and_the_second_is_refused() {
+    let stage = MailFixture::new();
+    let alerts = Alerts::start(
+        vec![notifier("mail:lead")],
+        stage.teller(Some("codex"), Some("t")),
+    );
+    let question = Arc::new(NotedQuestion::default());
+    alerts.ask(notice(), question.clone());
+    let text = mail_for(&stage, "t", "lead", 0).await;
+    let code = text.rsplit(' ').next().unwrap();
+    write(&stage, "lead", format!("accept {}", code.replace('-', "")));
+    write(&stage, "other", format!("decline {code}"));
+    write(&stage, "lead", format!("accept {code}"));
+    write(&stage, "lead", format!("decline {code}"));
+    let refusal = mail_for(&stage, "t", "lead", 1).await;
+    assert_eq!(refusal, "Your answer was not taken: it was decided: accept");
+    let decided = question.decided.lock().unwrap().clone();
+    assert_eq!(decided, Some((Decision::Accept, "lead@t".to_owned())));
+    wait_for("the replies are read", async || {
+        let mail = inbox(&stage, "t", "codex");
+        let read: Vec<bool> = mail.iter().map(|one| one["read"] == true).collect();
+        (read == [false, false, true, true]).then_some(())
+    })
+    .await;
+    let directory = stage.home.path().join(".config/atm/codex-sessions/codex");
+    let audit = wait_for("the decision in the audit log", async || {
+        let audit = fs::read_to_string(directory.join("audit.jsonl")).unwrap();
+        audit.contains(r#""decided_by":"mail""#).then_some(audit)
+    })
+    .await;
+    assert!(!audit.contains(code), "{audit}");
+}
