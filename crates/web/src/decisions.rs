@@ -60,7 +60,10 @@ fn with_kept(message: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let decision = result.remove(DECISION)?;
-    let meta = result.entry(META).or_insert_with(|| json!({}));
+    let meta = result.entry(META).or_insert(Value::Null);
+    if meta.is_null() {
+        *meta = json!({});
+    }
     meta.as_object_mut()?.insert(KEPT.to_owned(), decision);
     Some(message.to_string().into_bytes())
 }
@@ -107,6 +110,10 @@ mod tests {
             (
                 json!({ "action": "accept", "decision": "abort", "_meta": { "a": 1 } }),
                 "abort",
+            ),
+            (
+                json!({ "action": "accept", "decision": "denied", "_meta": null }),
+                "denied",
             ),
         ] {
             let passed = passed(&answer);
