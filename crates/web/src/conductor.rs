@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use job_queue::logic::JobId;
 use job_queue::store::{JobStore, StoredEvent};
 use job_queue::{event_line, job_json};
+use mcp_server::incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -257,6 +258,7 @@ fn command(text: &str, requests: usize) -> Result<Command, (RequestId, String)> 
         let words = format!("not a message of a conductor: {error}");
         one_line(&words, SHOWN)
     };
+    incoming::check_values(text.as_bytes()).map_err(|why| (RequestId::default(), why))?;
     let message: Value =
         serde_json::from_str(text).map_err(|error| (RequestId::default(), wrong(error)))?;
     let id = message.get("id").cloned().unwrap_or_default();
@@ -468,5 +470,9 @@ mod tests {
             "x".repeat(257)
         );
         assert!(command(&long, 0).is_err());
+        let values = vec!["{}"; 60_000].join(",");
+        let large = format!(r#"{{ "type": "run", "id": 1, "arguments": {{ "a": [{values}] }} }}"#);
+        let (_, error) = command(&large, 0).unwrap_err();
+        assert!(error.contains("JSON values"), "{error}");
     }
 }

@@ -7,6 +7,7 @@ use std::{io, iter};
 
 use axum::body::{self, Body, Bytes};
 use axum::extract::Request;
+use mcp_server::incoming;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -32,11 +33,12 @@ struct Answer {
 ///
 /// # Errors
 ///
-/// When the message is longer than `limit` bytes, or does not arrive.
+/// When the message is longer than `limit` bytes, holds too many JSON values, or does not arrive.
 pub(crate) async fn keep(request: Request, limit: usize) -> Result<Request, Refusal> {
     let (head, body) = request.into_parts();
     let message = body::to_bytes(body, limit).await;
     let message = message.map_err(|error| unread(&error, limit))?;
+    incoming::check_values(&message).map_err(Refusal::Wrong)?;
     let message = with_kept(&message).map_or(message, Bytes::from);
     Ok(Request::from_parts(head, Body::from(message)))
 }
@@ -136,6 +138,15 @@ mod tests {
         let long = Request::new(Body::from("more than ten bytes"));
         let refused = keep(long, 10).await.unwrap_err();
         assert!(matches!(refused, Refusal::TooLong(10)), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn message_of_too_many_values_is_refused() {
+        let message = format!("[{}]", vec!["{}"; 60_000].join(","));
+        let limit = message.len();
+        let refused = keep(Request::new(Body::from(message)), limit).await;
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Refusal::Wrong(_)), "{refused}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) async fn respond(
 }
 
 /// Passes a message to rmcp, which answers all failures itself, except for a message that cannot be read
-/// and for too many sessions.
+/// or holds too many values, and for too many sessions.
 async fn pass(mcp: &Mcp, caller: CredentialId, request: Request) -> Response {
     let named = request.headers().get_all(HEADER_SESSION_ID).iter();
     let named: Vec<_> = named.filter_map(|id| id.to_str().ok()).collect();
