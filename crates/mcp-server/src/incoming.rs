@@ -224,14 +224,11 @@ pub(super) fn begins_service(request: &ClientRequest) -> bool {
     }
 }
 
-/// The refusal of a request whose ID is in use. It names no ID, or the client would take it for the
-/// answer to the earlier request.
-pub(super) fn already_open(id: &NumberOrString) -> Box<ServerJsonRpcMessage> {
-    refusal(
-        None,
-        code::INVALID_REQUEST,
-        format!("a request with the id {id} is still open; give each request an id of its own"),
-    )
+/// The error for a request whose ID is in use.
+pub fn already_open(id: &NumberOrString) -> ErrorData {
+    let text =
+        format!("a request with the id {id} is still open; give each request an id of its own");
+    ErrorData::invalid_request(text, None)
 }
 
 #[cfg(test)]

@@ -207,7 +207,8 @@ where
             // A cancelled request stays open here: MCP forbids reusing its ID, and the new request
             // might get the old one's answer.
             if !lock(&self.open).insert(request.id.clone()) {
-                self.refuse(*already_open(&request.id));
+                // It names no ID, or the client would take it for the answer to the earlier request.
+                self.refuse(ServerJsonRpcMessage::error(already_open(&request.id), None));
                 return None;
             }
             if begins_service(&request.request) {

@@ -322,6 +322,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn request_with_the_id_of_an_open_one_is_refused() {
+        let hosts = FakeHosts::default();
+        let (connections, mut received) = hosts.connect();
+        let closing = CancellationToken::new();
+        let service = service(&connections, &closing, |_| true).await.unwrap();
+        let session = session_of(&initialize(&service).await);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(&service, Some(&session), initialized).await;
+        let params = json!({ "name": "a_tool", "arguments": {} });
+        let call = json!({ "jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params });
+        let answer = send(&service, Some(&session), call.clone()).await;
+        let mut answer = answer.into_body().into_data_stream();
+        next(&mut answer, "elicitation/create").await;
+        let refused = send(&service, Some(&session), call.clone()).await;
+        let refused = body::to_bytes(refused.into_body(), usize::MAX);
+        let refused = timeout(TIME_LIMIT, refused).await.unwrap().unwrap();
+        let refused = String::from_utf8_lossy(&refused);
+        assert!(refused.contains("-32600"), "{refused}");
+        hosts.end();
+        let rest = answer.fold(String::new(), |text, part| async move {
+            format!("{text}{}", String::from_utf8_lossy(&part.unwrap()))
+        });
+        let rest = timeout(TIME_LIMIT, rest).await.unwrap();
+        assert!(rest.contains("HOST_LOST"), "{rest}");
+        let told = std::iter::from_fn(|| received.try_recv().ok());
+        let calls = told.filter(|message| message["method"] == "tools/call");
+        assert_eq!(calls.count(), 1);
+        // The ID of an answered request is free.
+        send(&service, Some(&session), call).await;
+        until(&mut received, "tools/call").await;
+        closing.cancel();
+    }
+
+    #[tokio::test]
     async fn call_of_a_turn_is_repeated_to_each_next_host() {
         let hosts = FakeHosts::default();
         let (connections, mut received) = hosts.connect();

@@ -5,13 +5,15 @@
 //! the credential with which it was begun; for all others it does not exist.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::sync::lock;
-use futures::{Stream, StreamExt};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use futures::{Stream, StreamExt, stream};
+use mcp_server::incoming::already_open;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError,
 };
@@ -37,6 +39,9 @@ const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The pause between two searches for sessions that are idle or whose credential is no longer valid.
 const LOOK_AFTER: Duration = Duration::from_secs(30);
+
+/// The most open requests of a session whose IDs are known.
+const MOST_OPEN: usize = 1000;
 
 tokio::task_local! {
     /// The caller of this task's request, which rmcp does not pass on.
@@ -84,11 +89,33 @@ struct Usage {
     streams: usize,
     /// When the client was last heard of, unless a stream is open.
     heard: Instant,
+    /// The digests of the IDs of its open requests, oldest first. A request whose stream was not read
+    /// to its answer stays, as MCP forbids to use its ID again.
+    open: VecDeque<u64>,
     /// The place of the caller that has begun the session.
     place: Place,
 }
 
+/// The digest of an ID, which may be long.
+fn digest(id: &RequestId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Usage {
+    /// Notes an open request. Returns whether no other one has its ID.
+    fn begin(&mut self, request: u64) -> bool {
+        if self.open.contains(&request) {
+            return false;
+        }
+        if self.open.len() == MOST_OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back(request);
+        true
+    }
+
     fn is_idle(&self) -> bool {
         self.streams == 0 && self.heard.elapsed() >= IDLE_TIMEOUT
     }
@@ -108,6 +135,18 @@ impl OpenStream {
         Self {
             session: session.clone(),
             usages: Arc::clone(usages),
+        }
+    }
+
+    /// Notes that a message on its way to the client may answer a request.
+    fn note(&self, message: &ServerSseMessage) {
+        let answered = match message.message.as_deref() {
+            Some(ServerJsonRpcMessage::Response(response)) => digest(&response.id),
+            Some(ServerJsonRpcMessage::Error(JsonRpcError { id: Some(id), .. })) => digest(id),
+            _ => return,
+        };
+        if let Some(usage) = lock(&self.usages).get_mut(&self.session) {
+            usage.open.retain(|open| *open != answered);
         }
     }
 }
@@ -202,13 +241,21 @@ impl McpSessions {
         }
     }
 
+    /// Notes an open request of a session. Returns whether no other one has its ID.
+    fn begin(&self, session: &SessionId, request: &RequestId) -> bool {
+        let mut usages = lock(&self.usages);
+        let usage = usages.get_mut(session);
+        usage.is_none_or(|usage| usage.begin(digest(request)))
+    }
+
     /// Wraps a stream of a session. The session is not idle as long as the stream is open.
-    fn open<S: Stream>(&self, id: &SessionId, stream: S) -> impl Stream<Item = S::Item> + use<S> {
+    fn open<S: Stream<Item = ServerSseMessage>>(
+        &self,
+        id: &SessionId,
+        stream: S,
+    ) -> impl Stream<Item = ServerSseMessage> + use<S> {
         let open = OpenStream::new(id, &self.usages);
-        stream.map(move |message| {
-            let _open = &open;
-            message
-        })
+        stream.inspect(move |message| open.note(message))
     }
 }
 
@@ -227,6 +274,7 @@ impl SessionManager for McpSessions {
         let usage = Usage {
             streams: 0,
             heard: Instant::now(),
+            open: VecDeque::new(),
             place,
         };
         lock(&self.usages).insert(id.clone(), usage);
@@ -255,8 +303,18 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        // rmcp would handle both requests, and cancel one of them with the answer to the other.
+        if let ClientJsonRpcMessage::Request(request) = &message
+            && !self.begin(id, &request.id)
+        {
+            self.heard(id);
+            let error = already_open(&request.id);
+            let refusal = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+            let refusal = ServerSseMessage::from_message(refusal);
+            return Ok(stream::iter([refusal]).left_stream());
+        }
         let stream = self.local.create_stream(id, message).await?;
-        Ok(self.open(id, stream))
+        Ok(self.open(id, stream).right_stream())
     }
 
     async fn accept_message(
@@ -288,8 +346,6 @@ impl SessionManager for McpSessions {
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -355,7 +411,7 @@ mod tests {
         };
         let (watched, _transport) = create().await.0.unwrap();
         let (idle, _transport) = create().await.0.unwrap();
-        let stream = sessions.open(&watched, stream::pending::<()>());
+        let stream = sessions.open(&watched, stream::pending());
         sleep(IDLE_TIMEOUT / 2).await;
         sessions.heard(&idle);
         sleep(IDLE_TIMEOUT * 3 / 4).await;
