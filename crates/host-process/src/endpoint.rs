@@ -41,6 +41,17 @@ pub struct HostEndpoint {
     key: String,
 }
 
+/// What is at an endpoint of its last host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostRemains {
+    /// It has ended by itself.
+    Nothing,
+    /// It was killed, or runs.
+    Socket,
+    /// It was killed and has left app-servers for the next one, or it runs and has some.
+    AppServers,
+}
+
 /// The right to be the host of an endpoint, until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct HostLock {
@@ -116,12 +127,16 @@ impl HostEndpoint {
         self.file(LOG)
     }
 
-    /// Whether the last host was killed and has left app-servers. A host that ends by itself removes
-    /// its socket before.
+    /// What is here of the last host. A host that ends by itself removes its socket before.
     #[must_use]
-    pub fn has_left_app_servers(&self) -> bool {
-        let was_killed = fs::symlink_metadata(self.file(SOCKET)).is_ok();
-        was_killed && self.left_app_servers().is_ok_and(|left| !left.is_empty())
+    pub fn remains(&self) -> HostRemains {
+        if fs::symlink_metadata(self.file(SOCKET)).is_err() {
+            return HostRemains::Nothing;
+        }
+        match self.left_app_servers() {
+            Ok(left) if !left.is_empty() => HostRemains::AppServers,
+            Ok(_) | Err(_) => HostRemains::Socket,
+        }
     }
 
     /// Whether a process is the host here, including one that is starting or ending.
@@ -352,6 +367,20 @@ mod tests {
         assert_eq!(refused, io::ErrorKind::ConnectionRefused);
         let lock = endpoint.take().unwrap().unwrap();
         greet(&endpoint, &lock.listen().unwrap()).await;
+    }
+
+    #[tokio::test]
+    async fn killed_host_leaves_its_socket() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        assert_eq!(endpoint.remains(), HostRemains::Nothing);
+        let lock = endpoint.take().unwrap().unwrap();
+        drop(lock.listen().unwrap());
+        assert_eq!(endpoint.remains(), HostRemains::Socket);
+        open_to_lock(&endpoint.new_adoption_socket()).unwrap();
+        assert_eq!(endpoint.remains(), HostRemains::AppServers);
+        lock.close().unwrap();
+        assert_eq!(endpoint.remains(), HostRemains::Nothing);
     }
 
     #[tokio::test]

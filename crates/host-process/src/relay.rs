@@ -9,7 +9,8 @@
 //! ```
 //!
 //! If the next host can adopt the app-servers of one that was killed, it is started at once, as turns
-//! may still run.
+//! may still run. A client with subscriptions is connected to the next host as soon as there is one, or
+//! at once if its host was killed.
 //!
 //! Only whole messages are passed on, so that neither side ever sees a part of one.
 
@@ -28,6 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
+use crate::endpoint::HostRemains;
 use crate::logic::conversation::{Conversation, Repeatable, RequestKind};
 
 /// The longest message of a host, in bytes. Hosts bound their messages themselves.
@@ -44,6 +46,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// started only for a message of the client, so that a host that always fails is not restarted in a
 /// loop.
 const SHORT_LINK: Duration = Duration::from_secs(1);
+
+/// How often a client with subscriptions looks for a host.
+const LOOK_AFTER: Duration = Duration::from_secs(2);
 
 /// The relay's own answers.
 pub trait RelayAnswers {
@@ -192,11 +197,11 @@ fn is_overdue(error: &io::Error) -> bool {
 }
 
 /// The functions by which a relay finds hosts.
-pub struct Hosts<C, A> {
+pub struct Hosts<C, L> {
     /// Connects to a host, which is started if there is none.
     pub connect: C,
-    /// Whether the host that has ended was killed, and the next one can adopt its app-servers.
-    pub is_adopted: A,
+    /// What the last host has left.
+    pub remains: L,
 }
 
 /// Relays until the client has gone or `closing` is cancelled, which counts as the end of the
@@ -208,7 +213,7 @@ pub struct Hosts<C, A> {
 pub async fn run<R, W, S, C>(
     client: ClientSide<R, W>,
     first: S,
-    hosts: Hosts<impl Fn() -> C, impl Fn() -> bool>,
+    hosts: Hosts<impl Fn() -> C, impl Fn() -> HostRemains>,
     repeatable: Repeatable,
     answers: &dyn RelayAnswers,
     closing: CancellationToken,
@@ -252,7 +257,7 @@ async fn relay<R, W, S, C>(
     output: &Output<'_, W>,
     conversation: &Mutex<Conversation>,
     first: S,
-    hosts: &Hosts<impl Fn() -> C, impl Fn() -> bool>,
+    hosts: &Hosts<impl Fn() -> C, impl Fn() -> HostRemains>,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
@@ -262,11 +267,11 @@ where
 {
     let (connect, closing) = (&hosts.connect, output.closing);
     let mut next = Some(first);
-    let mut was_short = false;
+    let (mut was_short, mut are_failing) = (false, false);
     loop {
         let stream = match next.take() {
             Some(stream) => stream,
-            None => match reconnect(input, output, conversation, connect, closing).await? {
+            None => match reconnect(input, output, conversation, hosts, are_failing).await? {
                 Some(stream) => stream,
                 None => return Ok(()),
             },
@@ -284,11 +289,12 @@ where
         }
         let is_lost = end == LinkEnd::Lost && !closing.is_cancelled();
         let is_short = since.elapsed() < SHORT_LINK;
-        let is_adopted = is_lost && (hosts.is_adopted)();
+        let is_adopted = is_lost && (hosts.remains)() == HostRemains::AppServers;
+        are_failing = is_short && was_short;
         if is_lost && !is_adopted {
             lock(conversation).forget_all_cancelled();
         }
-        if is_adopted && !(is_short && was_short) {
+        if is_adopted && !are_failing {
             // Without one, the next message of the client looks again.
             let connected = closing.run_until_cancelled(connect()).await;
             next = connected.and_then(Result::ok);
@@ -311,32 +317,38 @@ where
 }
 
 /// Waits for the next message of the client, and connects to a host then, or at once if a
-/// message waits. `None` if the client has gone, or `closing` is cancelled.
+/// message waits. For a client with subscriptions, unless hosts are failing, it also waits for the next
+/// host. `None` if the client has gone, or `closing` is cancelled.
 async fn reconnect<R, W, S, C>(
     input: &mut Input<R>,
     output: &Output<'_, W>,
     conversation: &Mutex<Conversation>,
-    connect: &impl Fn() -> C,
-    closing: &CancellationToken,
+    hosts: &Hosts<impl Fn() -> C, impl Fn() -> HostRemains>,
+    are_failing: bool,
 ) -> io::Result<Option<S>>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
     C: Future<Output = Result<S, ConnectError>>,
 {
+    let (connect, closing) = (&hosts.connect, output.closing);
+    let mut is_awaited = !are_failing && lock(conversation).is_subscribed();
     loop {
         if input.held.is_none() && !lock(conversation).waits() {
             let next = tokio::select! {
-                next = input.next() => next,
-                () = closing.cancelled() => Next::End,
+                next = input.next() => Some(next),
+                () = closing.cancelled() => Some(Next::End),
+                () = until_host(&hosts.remains), if is_awaited => None,
             };
             match next {
-                Next::Message(message) => input.held = Some(message),
-                Next::TooLong(length, head) => {
+                Some(Next::Message(message)) => input.held = Some(message),
+                Some(Next::TooLong(length, head)) => {
                     output.send(output.answers.too_long(length, &head)).await?;
                     continue;
                 }
-                Next::End => return Ok(None),
+                Some(Next::End) => return Ok(None),
+                // If it cannot be reached, the next message of the client looks again.
+                None => is_awaited = false,
             }
         }
         let connected = closing.run_until_cancelled(connect()).await;
@@ -360,6 +372,13 @@ where
         if closing.is_cancelled() {
             return Ok(None);
         }
+    }
+}
+
+/// Waits until a host runs, or was killed.
+async fn until_host(remains: &impl Fn() -> HostRemains) {
+    while remains() == HostRemains::Nothing {
+        sleep(LOOK_AFTER).await;
     }
 }
 

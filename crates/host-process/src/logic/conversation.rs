@@ -31,6 +31,9 @@ const INITIALIZED: &str = "notifications/initialized";
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
+/// The notification that a resource has changed.
+const UPDATED: &str = "notifications/resources/updated";
+
 /// The notification that a request needs no answer any more.
 const CANCELLED: &str = "notifications/cancelled";
 
@@ -206,13 +209,18 @@ impl Conversation {
     }
 
     /// Notes a message of the host. Returns it as the client is to get it, or `None` if it
-    /// answers a message that we have repeated.
+    /// answers a message that we have repeated. In place of the answer to a repeated subscription, the
+    /// client is notified: the resource may have changed while no host watched it.
     pub fn from_host<'a>(&mut self, message: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match Message::read(message) {
-            Ok(Message::Response { id, .. }) => {
+            Ok(Message::Response { id, outcome }) => {
                 self.unanswered.remove(&id);
                 self.calls.remove(&id);
-                (!self.repeated.remove(&id)).then_some(message.into())
+                if !self.repeated.remove(&id) {
+                    return Some(message.into());
+                }
+                let uri = self.subscriptions.uri_of(|known| known.id == id)?;
+                outcome.is_ok().then(|| updated(uri).into())
             }
             Ok(Message::Request { id, method, params }) => {
                 let of_client = self.id_of_client(&id);
@@ -375,6 +383,12 @@ impl Conversation {
             .collect()
     }
 
+    /// Whether the client has subscribed to a resource.
+    #[must_use]
+    pub fn is_subscribed(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     /// Whether the client waits for an answer.
     #[must_use]
     pub fn waits(&self) -> bool {
@@ -416,6 +430,12 @@ fn without_arguments(call: &[u8]) -> Option<Vec<u8>> {
     let mut call: Value = serde_json::from_slice(call).ok()?;
     call.get_mut("params")?.as_object_mut()?.remove("arguments");
     Some(call.to_string().into_bytes())
+}
+
+fn updated(uri: &str) -> Vec<u8> {
+    let params = json!({ "uri": uri });
+    let updated = json!({ "jsonrpc": "2.0", "method": UPDATED, "params": params });
+    updated.to_string().into_bytes()
 }
 
 fn cancellation(id: &RequestId) -> Vec<u8> {
@@ -489,11 +509,19 @@ mod tests {
         say(1, SUBSCRIBE, "a");
         say(2, SUBSCRIBE, "b");
         say(3, UNSUBSCRIBE, "a");
+        say(5, SUBSCRIBE, "d");
         // The host has not answered this: its client gets an error, and may subscribe again.
         let _ = conversation.from_client(&request(4, SUBSCRIBE, "c"));
         conversation.lost();
-        assert_eq!(conversation.introduction(), [request(2, SUBSCRIBE, "b")]);
-        assert!(conversation.from_host(br#"{"id":2,"result":{}}"#).is_none());
+        let expected = [request(2, SUBSCRIBE, "b"), request(5, SUBSCRIBE, "d")];
+        assert_eq!(conversation.introduction(), expected);
+        // What has changed between the hosts is told as a change.
+        let told = conversation.from_host(br#"{"id":2,"result":{}}"#).unwrap();
+        let told: Value = serde_json::from_slice(&told).unwrap();
+        assert_eq!(told["method"], UPDATED);
+        assert_eq!(told["params"], json!({ "uri": "b" }));
+        let refused = br#"{"id":5,"error":{"code":1,"message":"no"}}"#;
+        assert_eq!(conversation.from_host(refused), None);
     }
 
     #[test]

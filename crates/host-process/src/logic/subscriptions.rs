@@ -40,6 +40,12 @@ impl<T> Subscriptions<T> {
         self.known.iter().map(|(_, request)| request)
     }
 
+    /// The resource of the subscription whose request `is_it` accepts.
+    pub fn uri_of(&self, is_it: impl Fn(&T) -> bool) -> Option<&str> {
+        let mut known = self.known.iter();
+        known.find_map(|(uri, request)| is_it(request).then_some(&**uri))
+    }
+
     /// Whether there is no subscription.
     #[must_use]
     pub fn is_empty(&self) -> bool {

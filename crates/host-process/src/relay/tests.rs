@@ -25,6 +25,12 @@ const CALL: &[u8] =
 const CANCELLATION: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n";
 
+const SUBSCRIPTION: &[u8] =
+    b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/subscribe\",\"params\":{\"uri\":\"a\"}}\n";
+
+/// The answer to [`SUBSCRIPTION`].
+const CONFIRMATION: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
+
 const REPEATABLE: Repeatable = Repeatable {
     tools: &["wait"],
     lasting: &[],
@@ -75,10 +81,12 @@ fn client(
 }
 
 /// Hosts of which none gets ready.
-fn pending_hosts(is_adopted: bool) -> Hosts<impl Fn() -> Pending<Connected>, impl Fn() -> bool> {
+fn pending_hosts(
+    remains: HostRemains,
+) -> Hosts<impl Fn() -> Pending<Connected>, impl Fn() -> HostRemains> {
     Hosts {
         connect: pending::<Connected>,
-        is_adopted: move || is_adopted,
+        remains: move || remains,
     }
 }
 
@@ -103,7 +111,8 @@ async fn beside<T>(
 async fn end_unread(client_room: usize, host_room: usize) -> String {
     let (client, mut client_input, mut client_output) = client(client_room);
     let (link, mut host) = duplex(host_room);
-    let (hosts, closing) = (pending_hosts(false), CancellationToken::new());
+    let hosts = pending_hosts(HostRemains::Nothing);
+    let closing = CancellationToken::new();
     let repeatable = Repeatable::default();
     let relaying = run(client, link, hosts, repeatable, &Answers, closing.clone());
     let ending = async {
@@ -138,7 +147,8 @@ async fn host_that_does_not_read_does_not_hold_up_the_end() {
 async fn no_message_follows_a_part_of_an_answer_of_the_relay() {
     let (client, mut client_input, mut client_output) = client(NARROW);
     let (link, host) = duplex(ROOMY);
-    let (hosts, closing) = (pending_hosts(false), CancellationToken::new());
+    let hosts = pending_hosts(HostRemains::Nothing);
+    let closing = CancellationToken::new();
     let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
     let reading = async {
         client_input.write_all(REQUEST).await.unwrap();
@@ -161,7 +171,8 @@ async fn no_message_follows_a_part_of_an_answer_of_the_relay() {
 async fn rest_of_an_answer_does_not_wait_for_the_next_host() {
     let (client, mut client_input, mut client_output) = client(NARROW);
     let (link, host) = duplex(ROOMY);
-    let (hosts, closing) = (pending_hosts(true), CancellationToken::new());
+    let hosts = pending_hosts(HostRemains::AppServers);
+    let closing = CancellationToken::new();
     let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing.clone());
     let reading = async {
         client_input.write_all(&too_long()).await.unwrap();
@@ -190,7 +201,7 @@ where
     drop(client_input);
     let hosts = Hosts {
         connect,
-        is_adopted: || false,
+        remains: || HostRemains::Nothing,
     };
     let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
     timeout(END_LIMIT, relaying).await.unwrap().unwrap();
@@ -222,14 +233,14 @@ async fn relay_that_looks_for_a_host_can_be_told_to_end() {
 }
 
 /// The messages for the next host of a client that has cancelled a call before.
-async fn told_after_a_cancellation(is_adopted: bool) -> String {
+async fn told_after_a_cancellation(remains: HostRemains) -> String {
     let (client, mut client_input, _client_output) = client(ROOMY);
     let (link, first) = duplex(ROOMY);
     let (next_link, mut next) = duplex(ROOMY);
     let next_link = Mutex::new(Some(next_link));
     let hosts = Hosts {
         connect: || ready(lock(&next_link).take().ok_or(ConnectError::Closing)),
-        is_adopted: || is_adopted,
+        remains: || remains,
     };
     let closing = CancellationToken::new();
     let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
@@ -251,10 +262,49 @@ async fn told_after_a_cancellation(is_adopted: bool) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_is_repeated_only_to_a_host_that_continues_the_turn() {
-    for is_adopted in [true, false] {
-        let told = told_after_a_cancellation(is_adopted).await;
+    for remains in [HostRemains::AppServers, HostRemains::Socket] {
+        let told = told_after_a_cancellation(remains).await;
         assert!(told.contains("notifications/message"), "{told}");
         let is_told = told.contains("notifications/cancelled");
-        assert_eq!(is_told, is_adopted, "{told}");
+        assert_eq!(is_told, remains == HostRemains::AppServers, "{told}");
     }
+}
+
+/// Reads until this text has come.
+async fn until(reader: &mut DuplexStream, text: &str) {
+    let mut read = String::new();
+    while !read.contains(text) {
+        read.push(char::from(reader.read_u8().await.unwrap()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscription_is_repeated_when_there_is_a_host_again() {
+    let (client, mut client_input, mut client_output) = client(ROOMY);
+    let (link, mut first) = duplex(ROOMY);
+    let (next_link, mut next) = duplex(ROOMY);
+    let next_link = Mutex::new(Some(next_link));
+    let remains = Mutex::new(HostRemains::Nothing);
+    let hosts = Hosts {
+        connect: || ready(lock(&next_link).take().ok_or(ConnectError::Closing)),
+        remains: || *lock(&remains),
+    };
+    let closing = CancellationToken::new();
+    let relaying = run(client, link, hosts, REPEATABLE, &Answers, closing);
+    let talking = async {
+        client_input.write_all(SUBSCRIPTION).await.unwrap();
+        until(&mut first, "resources/subscribe").await;
+        first.write_all(CONFIRMATION).await.unwrap();
+        until(&mut client_output, "result").await;
+        // A host that ends by itself is not followed by another one for the subscription.
+        drop(first);
+        sleep(2 * LOOK_AFTER).await;
+        assert!(lock(&next_link).is_some());
+        *lock(&remains) = HostRemains::Socket;
+        until(&mut next, "resources/subscribe").await;
+        next.write_all(CONFIRMATION).await.unwrap();
+        until(&mut client_output, "resources/updated").await;
+        drop((client_input, next));
+    };
+    beside(relaying, talking).await;
 }

@@ -165,7 +165,7 @@ pub(super) async fn run(args: &Args, link: Link, shutdown: &Shutdown) -> Result<
             let endpoint = next();
             async move { connect::serve(&endpoint, again, request).await }
         },
-        is_adopted: || next().has_left_app_servers(),
+        remains: || next().remains(),
     };
     let repeatable = Repeatable {
         tools: &tools::REPEATED,
