@@ -28,7 +28,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use work_board::{CallError, Connect, ConnectOptions, HostLink};
 
-use crate::host_client::{HostLinks, INITIALIZED, SHORT_LINK, SUBSCRIBE, error_data, notification};
+use crate::host_client::{
+    HostClient, HostLinks, INITIALIZED, SHORT_LINK, SUBSCRIBE, error_data, notification,
+};
 use crate::logic::access::CredentialId;
 
 /// The path of the ID of the call, in a question that ends it.
@@ -105,7 +107,7 @@ impl Forwarder {
 
     /// Calls a tool of the host. If the host ends meanwhile, the call of a turn is repeated to the next
     /// one, which may continue the turn, unless two such hosts in a row have ended soon. The inner
-    /// error says that the answer is lost.
+    /// error says that no host can be reached, or that the answer is lost.
     async fn call(
         &self,
         request: CallToolRequestParams,
@@ -114,7 +116,10 @@ impl Forwarder {
         const METHOD: &str = "tools/call";
         let is_lasting = tools::jobs::LASTING.contains(&&*request.name);
         let is_repeatable = tools::REPEATED.contains(&&*request.name);
-        let client = self.links.client(&context.peer).await?;
+        let client = match self.client_for_call(context).await {
+            Ok(client) => client,
+            Err(error) => return Ok(Err(error)),
+        };
         let params = with_meta(request, context)?;
         let repeated = is_repeatable.then(|| marked_as_repeated(params.clone()));
         let at_host = client.link.next_id();
@@ -124,9 +129,9 @@ impl Forwarder {
             && short_links < 2
             && let Some(params) = &repeated
         {
-            let client = match self.links.client(&context.peer).await {
+            let client = match self.client_for_call(context).await {
                 Ok(client) => client,
-                Err(error) => return Ok(Err(ToolError::new(Code::HostLost, error.message))),
+                Err(error) => return Ok(Err(error)),
             };
             let since = Instant::now();
             let params = params.clone();
@@ -137,6 +142,15 @@ impl Forwarder {
             };
         }
         Ok(answer.ok_or_else(|| tools::lost_call(is_lasting)))
+    }
+
+    /// The connection for the call of a tool, whose errors are results.
+    async fn client_for_call(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Arc<HostClient>, ToolError> {
+        let client = self.links.client(&context.peer).await;
+        client.map_err(|error| ToolError::new(Code::HostLost, error.message))
     }
 
     async fn notify(&self, method: &str, context: &NotificationContext<RoleServer>) {

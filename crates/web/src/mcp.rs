@@ -98,7 +98,9 @@ async fn service(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use axum::body::{self, Body, BodyDataStream};
@@ -128,6 +130,8 @@ mod tests {
     #[derive(Clone, Default)]
     struct FakeHosts {
         running: Arc<Mutex<Vec<JoinHandle<()>>>>,
+        /// Whether none can be reached.
+        are_unreachable: Arc<AtomicBool>,
     }
 
     impl FakeHosts {
@@ -139,8 +143,13 @@ mod tests {
         fn connect(&self) -> (Connections, mpsc::UnboundedReceiver<Value>) {
             let (sender, received) = mpsc::unbounded_channel();
             let running = Arc::clone(&self.running);
+            let are_unreachable = Arc::clone(&self.are_unreachable);
             let connect = move |_: ConnectOptions| {
-                let connected = UnixStream::pair().map(|(near, far)| {
+                let connected = match are_unreachable.load(Ordering::Relaxed) {
+                    true => Err(io::ErrorKind::NotFound.into()),
+                    false => UnixStream::pair(),
+                };
+                let connected = connected.map(|(near, far)| {
                     lock(&running).push(tokio::spawn(serve(far, sender.clone())));
                     near
                 });
@@ -352,6 +361,32 @@ mod tests {
         // The ID of an answered request is free.
         send(&service, Some(&session), call).await;
         until(&mut received, "tools/call").await;
+        closing.cancel();
+    }
+
+    #[tokio::test]
+    async fn call_without_a_host_is_answered_with_a_result() {
+        let hosts = FakeHosts::default();
+        let (connections, _received) = hosts.connect();
+        let closing = CancellationToken::new();
+        let service = service(&connections, &closing, |_| true).await.unwrap();
+        let session = session_of(&initialize(&service).await);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(&service, Some(&session), initialized).await;
+        hosts.are_unreachable.store(true, Ordering::Relaxed);
+        hosts.end();
+        // The first call may still be sent to the host that ends.
+        for id in 1..=2 {
+            let params = json!({ "name": "a_tool", "arguments": {} });
+            let call =
+                json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+            let answer = send(&service, Some(&session), call).await;
+            let answer = body::to_bytes(answer.into_body(), usize::MAX);
+            let answer = timeout(TIME_LIMIT, answer).await.unwrap().unwrap();
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.contains("HOST_LOST"), "{answer}");
+            assert!(answer.contains("\"isError\":true"), "{answer}");
+        }
         closing.cancel();
     }
 
