@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use common::sync::lock;
+use host_process::endpoint::HostRemains;
 use mcp_server::code::Code;
 use mcp_server::error::ToolError;
 use mcp_server::{incoming, repeated_call, tools};
@@ -26,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use work_board::{CallError, Connect, ConnectOptions, HostLink};
+use work_board::{CallError, Connect, ConnectOptions, HostLink, Remains};
 
 use crate::host_client::{
     HostClient, HostLinks, INITIALIZED, SHORT_LINK, SUBSCRIBE, error_data, notification,
@@ -82,10 +83,15 @@ pub(crate) async fn about(connect: &Connect) -> Result<About, String> {
 }
 
 impl Forwarder {
-    pub(crate) fn new(connect: Arc<Connect>, about: About, caller: Option<CredentialId>) -> Self {
+    pub(crate) fn new(
+        connect: Arc<Connect>,
+        remains: Arc<Remains>,
+        about: About,
+        caller: Option<CredentialId>,
+    ) -> Self {
         Self {
             about,
-            links: Arc::new(HostLinks::new(connect, caller)),
+            links: Arc::new(HostLinks::new(connect, remains, caller)),
         }
     }
 
@@ -105,8 +111,8 @@ impl Forwarder {
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    /// Calls a tool of the host. If the host ends meanwhile, the call of a turn is repeated to the next
-    /// one, which may continue the turn, unless two such hosts in a row have ended soon. The inner
+    /// Calls a tool of the host. If the host is killed meanwhile, the call of a turn is repeated to the
+    /// next one, which may continue the turn, unless two such hosts in a row have ended soon. The inner
     /// error says that no host can be reached, or that the answer is lost.
     async fn call(
         &self,
@@ -127,6 +133,7 @@ impl Forwarder {
         let mut short_links = 0;
         while answer.is_none()
             && short_links < 2
+            && (self.links.remains)() == HostRemains::AppServers
             && let Some(params) = &repeated
         {
             let client = match self.client_for_call(context).await {

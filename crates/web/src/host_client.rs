@@ -10,6 +10,7 @@ use common::sync::lock;
 use common::text::hex;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use host_process::endpoint::HostRemains;
 use host_process::logic::subscriptions::Subscriptions;
 use rmcp::model::{
     CancelledNotificationParam, CustomRequest, RequestId, ResourceUpdatedNotificationParam,
@@ -23,7 +24,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep_until};
-use work_board::{CallError, Connect, ConnectOptions, HostLink, Incoming, taken};
+use work_board::{CallError, Connect, ConnectOptions, HostLink, Incoming, Remains, taken};
 
 use crate::decisions;
 use crate::logic::access::CredentialId;
@@ -44,13 +45,16 @@ pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
 const CALL: &str = "codex_mcp_tool_call_id";
 
 /// The least time between the beginning of a connection to a host and the automatic connection to
-/// the next one. A message of the client connects at once. A call that was repeated to two hosts in a row
-/// that ended sooner is not repeated any more, as it may be what ends them.
+/// the next one, and between two looks for that one. A message of the client connects at once. A call
+/// that was repeated to two hosts in a row that ended sooner is not repeated any more, as it may be
+/// what ends them.
 pub(crate) const SHORT_LINK: Duration = Duration::from_secs(2);
 
 /// The connections of a client to hosts, one after the other.
 pub(crate) struct HostLinks {
     connect: Arc<Connect>,
+    /// What the last host has left.
+    pub(crate) remains: Arc<Remains>,
     client: Mutex<Option<Arc<HostClient>>>,
     /// The ID of the client; without random numbers, each host gets another one.
     id: Option<String>,
@@ -119,9 +123,14 @@ fn random_id() -> Option<String> {
 }
 
 impl HostLinks {
-    pub(crate) fn new(connect: Arc<Connect>, caller: Option<CredentialId>) -> Self {
+    pub(crate) fn new(
+        connect: Arc<Connect>,
+        remains: Arc<Remains>,
+        caller: Option<CredentialId>,
+    ) -> Self {
         Self {
             connect,
+            remains,
             client: Mutex::default(),
             id: random_id(),
             caller,
@@ -270,20 +279,25 @@ async fn pass_on(
     }
 }
 
-/// Connects a client that has subscribed to something to the next host at once. Any other client gets
-/// one with its next message.
+/// Connects a client that has subscribed to something to the next host as soon as there is one, or at
+/// once if the host was killed. Any other client gets one with its next message.
 async fn reconnect(links: Weak<HostLinks>, since: Instant, peer: &Peer<RoleServer>) {
-    let is_subscribed = |links: &HostLinks| !lock(&links.subscriptions).is_empty();
-    if !links.upgrade().is_some_and(|links| is_subscribed(&links)) {
+    let is_subscribed = |links: &Arc<HostLinks>| !lock(&links.subscriptions).is_empty();
+    let mut next_look = since + SHORT_LINK;
+    // The client may go meanwhile.
+    while links.upgrade().is_some_and(|links| is_subscribed(&links)) {
+        sleep_until(next_look).await;
+        let Some(links) = links.upgrade() else {
+            return;
+        };
+        if (links.remains)() == HostRemains::Nothing {
+            next_look = Instant::now() + SHORT_LINK;
+            continue;
+        }
+        if let Err(error) = links.next_client(peer).await {
+            tracing::warn!("subscriptions wait for the next message of their client: {error}");
+        }
         return;
-    }
-    sleep_until(since + SHORT_LINK).await;
-    // The client may have gone meanwhile.
-    let Some(links) = links.upgrade() else {
-        return;
-    };
-    if let Err(error) = links.next_client(peer).await {
-        tracing::warn!("subscriptions wait for the next message of their client: {error}");
     }
 }
 

@@ -76,9 +76,11 @@ async fn service(
 ) -> Result<Mcp, String> {
     let about = about(&*connections.probe).await?;
     let connect = Arc::clone(&connections.classic);
+    let remains = Arc::clone(&connections.remains);
     let new = move || {
         Ok(Forwarder::new(
             Arc::clone(&connect),
+            Arc::clone(&remains),
             about.clone(),
             caller(),
         ))
@@ -107,11 +109,12 @@ mod tests {
     use axum::http::StatusCode;
     use common::sync::lock;
     use futures::{FutureExt, StreamExt};
+    use host_process::endpoint::HostRemains;
     use mcp_server::repeated_call;
     use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
-    use tokio::sync::mpsc;
+    use tokio::sync::{mpsc, watch};
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
     use work_board::{Connect, ConnectOptions};
@@ -132,6 +135,10 @@ mod tests {
         running: Arc<Mutex<Vec<JoinHandle<()>>>>,
         /// Whether none can be reached.
         are_unreachable: Arc<AtomicBool>,
+        /// Whether they end by themselves. Otherwise they are killed.
+        are_stopped: Arc<AtomicBool>,
+        /// How often somebody has looked which of the two it was.
+        looks: Arc<watch::Sender<u32>>,
     }
 
     impl FakeHosts {
@@ -156,10 +163,19 @@ mod tests {
                 async move { connected.map_err(|error| error.to_string()) }.boxed()
             };
             let connect: Arc<Connect> = Arc::new(connect);
+            let (are_stopped, looks) = (Arc::clone(&self.are_stopped), Arc::clone(&self.looks));
+            let remains = move || {
+                looks.send_modify(|looks| *looks += 1);
+                match are_stopped.load(Ordering::Relaxed) {
+                    true => HostRemains::Nothing,
+                    false => HostRemains::AppServers,
+                }
+            };
             let connections = Connections {
                 classic: Arc::clone(&connect),
                 sessions: Arc::clone(&connect),
                 probe: connect,
+                remains: Arc::new(remains),
             };
             (connections, received)
         }
@@ -276,6 +292,43 @@ mod tests {
         assert_eq!(methods, expected);
         assert_eq!(told[0]["params"]["clientInfo"]["name"], "a test");
         assert_eq!(told[2]["params"]["uri"], "a:kept");
+        closing.cancel();
+    }
+
+    #[tokio::test]
+    async fn host_that_ends_by_itself_is_not_followed_by_another_one() {
+        let hosts = FakeHosts::default();
+        let (connections, mut received) = hosts.connect();
+        let closing = CancellationToken::new();
+        let service = service(&connections, &closing, |_| true).await.unwrap();
+        let session = session_of(&initialize(&service).await);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(&service, Some(&session), initialized).await;
+        let params = json!({ "uri": "a:kept" });
+        let subscribe = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe",
+            "params": params });
+        let subscribed = send(&service, Some(&session), subscribe).await;
+        let subscribed = body::to_bytes(subscribed.into_body(), usize::MAX);
+        timeout(TIME_LIMIT, subscribed).await.unwrap().unwrap();
+        let params = json!({ "name": "codex", "arguments": {} });
+        let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
+        let answer = send(&service, Some(&session), call).await;
+        until(&mut received, "tools/call").await;
+        hosts.are_stopped.store(true, Ordering::Relaxed);
+        hosts.end();
+        let answer = body::to_bytes(answer.into_body(), usize::MAX);
+        let answer = timeout(TIME_LIMIT, answer).await.unwrap().unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains("HOST_LOST"), "{answer}");
+        // One look is for the call, the others are for the subscription.
+        let mut looks = hosts.looks.subscribe();
+        let looked = looks.wait_for(|looks| *looks >= 3);
+        timeout(TIME_LIMIT, looked).await.unwrap().unwrap();
+        let mut told = std::iter::from_fn(|| received.try_recv().ok());
+        assert!(told.all(|message| message["method"] != "initialize"));
+        // Another client has started a host.
+        hosts.are_stopped.store(false, Ordering::Relaxed);
+        until(&mut received, "resources/subscribe").await;
         closing.cancel();
     }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::hosts::{ActError, Hosts, LiveSession};
 use crate::jobs::JobBoard;
 use crate::latest::Latest;
-use crate::link::Connect;
+use crate::link::{Connect, Remains};
 use crate::mail::MailBoard;
 use crate::program::{Program, RetryError, ThreadRecord};
 use crate::tools;
@@ -40,6 +40,8 @@ pub struct Connections {
     /// As a client that only reads what the classic server offers. It has another identity than clients
     /// that work, as it may not be gone when the first of them comes.
     pub probe: Arc<Connect>,
+    /// What the last host of these clients has left.
+    pub remains: Arc<Remains>,
 }
 
 /// How long the end of a turn that takes no message any more may be unknown here, from when the message

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use common::sync::lock;
 use futures::future::BoxFuture;
-use host_process::endpoint::HostEndpoint;
+use host_process::endpoint::{HostEndpoint, HostRemains};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -18,6 +18,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Connects to a host, which is started if needed.
 pub type Connect =
     dyn Fn(ConnectOptions) -> BoxFuture<'static, Result<UnixStream, String>> + Send + Sync;
+
+/// Tells what the last host has left.
+pub type Remains = dyn Fn() -> HostRemains + Send + Sync;
 
 /// How a client connects to a host.
 #[derive(Debug, Default)]

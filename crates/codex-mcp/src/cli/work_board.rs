@@ -6,6 +6,7 @@ use std::sync::Arc;
 use agent_team::Member;
 use agent_team::logic::registry::Entry;
 use futures::future::BoxFuture;
+use host_process::endpoint::HostRemains;
 use job_queue::logic::{JobId, JobPrefix};
 use job_queue::service::JobsError;
 use settings::{Config, Flags};
@@ -28,6 +29,7 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
             config,
             &["serve", "--no-summaries", "--identity", "codex-web"],
         ),
+        remains: Arc::new(|| serve::endpoint().map_or(HostRemains::Nothing, |ours| ours.remains())),
     };
     let member = Member {
         identity: config.identity.value.clone(),
