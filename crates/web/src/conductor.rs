@@ -53,11 +53,12 @@ const LONGEST_ID: usize = 256;
 /// How much of an invalid message is shown, in bytes.
 const SHOWN: usize = 300;
 
-/// How many events are read at once.
+/// The most events that are read at once.
 const PAGE: u32 = 200;
 
-/// How many messages may wait for the conductor. While they do, no further events are read.
-const QUEUE: usize = 64;
+/// How many messages may wait for the conductor, each as long as an event may be. While they do, no
+/// further events are read.
+const QUEUE: usize = 4;
 
 /// The interval at which the conductor is pinged.
 const PING: Duration = Duration::from_secs(15);

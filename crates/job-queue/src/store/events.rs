@@ -21,8 +21,7 @@ const CUT: &str = "codex-mcp/cut";
 /// How many events one statement inserts. SQLite allows 32,766 parameters in a statement.
 const AT_ONCE: usize = 200;
 
-/// How much of the events of a job is in memory at a time where each is needed only once, in bytes
-/// (4 MiB). A longer event is read alone.
+/// How much of the events of a job is read at a time, in bytes (4 MiB). A longer event is read alone.
 const LONGEST_PART: u64 = 4 << 20;
 
 /// The outcome of appending events.
@@ -73,8 +72,8 @@ impl JobStore {
         writing!(self, append, Purpose::WriteBehind, Notify::Nobody)
     }
 
-    /// The events of a job after the number `after`, at most `limit`, oldest first. A missing
-    /// job has none.
+    /// The first events of a job after the number `after`, oldest first: at most `limit`, and only some
+    /// MiB. There are none if there are no more, or if the job is missing.
     ///
     /// # Errors
     ///
@@ -85,20 +84,21 @@ impl JobStore {
         after: u32,
         limit: u32,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        let [kind, data] = ["kind", "data"].map(bounded);
-        let sql = format!(
-            "SELECT sequence, at, {kind}, {data} FROM codex_events \
-             WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) AND sequence > $2 \
-             ORDER BY sequence LIMIT $3"
-        );
+        let sql = "SELECT sequence, CAST(OCTET_LENGTH(data) AS BIGINT) AS size FROM codex_events \
+                   WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) AND sequence > $2 \
+                   ORDER BY sequence LIMIT $3";
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), after.into(), limit.into()];
-            let rows = connection.rows(&sql, values).await?;
+            let rows = connection.rows(sql, values).await?;
             rows.iter()
-                .map(StoredEvent::read)
-                .collect::<Result<_, Fault>>()
+                .map(number_and_size)
+                .collect::<Result<Vec<_>, Fault>>()
         };
-        reading!(self, look)
+        let sizes = reading!(self, look)?;
+        match parts(&sizes).first() {
+            Some(first) => self.part(job, first, all).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The last `most` events of a job, oldest first, without those that cannot be read.
@@ -141,24 +141,23 @@ impl JobStore {
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), most.into()];
             let rows = connection.rows(sql, values).await?;
-            readable(&rows, |row| {
-                Ok((count(row, "sequence")?, count(row, "size")?))
-            })
+            readable(&rows, number_and_size)
         };
         let mut sizes = reading!(self, look)?;
         sizes.reverse();
         for part in parts(&sizes) {
-            let events = self.part(job, &part).await?;
+            let events = self.part(job, &part, all_readable).await?;
             events.into_iter().for_each(&mut take);
         }
         Ok(())
     }
 
-    /// The events with these numbers, without those that cannot be read.
+    /// The events with these numbers, as `read` reads them.
     async fn part(
         &self,
         job: &JobId,
         numbers: &RangeInclusive<u32>,
+        read: fn(&[Row]) -> Result<Vec<StoredEvent>, Fault>,
     ) -> Result<Vec<StoredEvent>, StoreError> {
         let [kind, data] = ["kind", "data"].map(bounded);
         let sql = format!(
@@ -170,7 +169,7 @@ impl JobStore {
             let (first, last) = (*numbers.start(), *numbers.end());
             let values = vec![job.as_str().into(), first.into(), last.into()];
             let rows = connection.rows(&sql, values).await?;
-            readable(&rows, StoredEvent::read)
+            read(&rows)
         };
         reading!(self, look)
     }
@@ -190,6 +189,18 @@ impl JobStore {
         };
         reading!(self, look)
     }
+}
+
+fn all(rows: &[Row]) -> Result<Vec<StoredEvent>, Fault> {
+    rows.iter().map(StoredEvent::read).collect()
+}
+
+fn all_readable(rows: &[Row]) -> Result<Vec<StoredEvent>, Fault> {
+    readable(rows, StoredEvent::read)
+}
+
+fn number_and_size(row: &Row) -> Result<(u32, u32), Fault> {
+    Ok((count(row, "sequence")?, count(row, "size")?))
 }
 
 /// Splits events, of which it gets the numbers and sizes, into parts that are in memory at a time.

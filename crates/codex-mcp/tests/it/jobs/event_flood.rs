@@ -6,7 +6,7 @@ use job_queue::logic::JobState;
 use job_queue::store::StoredEvent;
 use serde_json::Value;
 
-use super::{WorkerFixture, wait_until};
+use super::{WorkerFixture, all_events, wait_until};
 
 /// Together below the limit of the write queue, so that no event may be dropped however slow the
 /// store is.
@@ -27,7 +27,7 @@ async fn many_events_at_once_are_all_stored() {
     let id = stage.submit(&store, "cat events").await;
     wait_until(&store, &id, JobState::Completed).await;
 
-    let events = store.events(&id, 0, u32::MAX).await.unwrap();
+    let events = all_events(&store, &id).await;
     let numbers: Vec<u32> = events.iter().map(|event| event.sequence).collect();
     let last = numbers.len().try_into().unwrap();
     assert_eq!(numbers, (1..=last).collect::<Vec<u32>>());

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use job_queue::logic::{JobId, JobState};
 use job_queue::report::Report;
-use job_queue::store::{Job, JobStore, NewJob, Request};
+use job_queue::store::{Job, JobStore, NewJob, Request, StoredEvent};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use settings::store_access::Access;
@@ -273,6 +273,19 @@ pub(crate) async fn wait_until(store: &JobStore, id: &JobId, state: JobState) ->
         let goes_on = !job.summary.state.has_ended() && Instant::now() < until;
         assert!(goes_on, "not {state}: {job:#?}");
         sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// The events of a job. The store returns them in pages.
+async fn all_events(store: &JobStore, id: &JobId) -> Vec<StoredEvent> {
+    let mut events: Vec<StoredEvent> = Vec::new();
+    loop {
+        let read = events.last().map_or(0, |event| event.sequence);
+        let page = store.events(id, read, u32::MAX).await.unwrap();
+        if page.is_empty() {
+            return events;
+        }
+        events.extend(page);
     }
 }
 

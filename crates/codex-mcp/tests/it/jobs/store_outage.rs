@@ -9,7 +9,8 @@ use testkit::postgres::{Durability, Postgres};
 use testkit::process::wait_until_gone;
 
 use super::{
-    TIME_LIMIT, WorkerFixture, get, submit, wait_command, wait_for, wait_for_file, wait_until,
+    TIME_LIMIT, WorkerFixture, all_events, get, submit, wait_command, wait_for, wait_for_file,
+    wait_until,
 };
 
 /// Counts the occurrences of `words` in a log.
@@ -71,7 +72,7 @@ async fn events_beyond_the_queue_limit_are_dropped_and_counted() {
     worker.says("cannot be reached").await;
     server.start_again();
     wait_until(&store, &id, JobState::Completed).await;
-    let events = store.events(&id, 0, 10_000).await.unwrap();
+    let events = all_events(&store, &id).await;
     let (last, kept) = events.split_last().unwrap();
     assert_eq!(last.kind, DROPPED);
     let size: usize = kept.iter().map(|event| event.data.len()).sum();
@@ -159,7 +160,7 @@ async fn worker_waits_while_the_disk_is_full() {
     fs::remove_file(&ballast).unwrap();
     wait_until(&store, &id, JobState::Completed).await;
     wait_until(&store, &next, JobState::Completed).await;
-    let events = store.events(&id, 0, 1000).await.unwrap();
+    let events = all_events(&store, &id).await;
     let new = events.iter().filter(|event| event.data.contains("new"));
     let new = new.count();
     assert_eq!(new, 200);

@@ -49,6 +49,18 @@ pub(super) async fn long_events_are_passed_one_after_the_other(stage: &TestStore
         // The events are too long for a message of `assert_eq!`.
         assert!(passed == tail, "{most}");
     }
+    let mut paged: Vec<StoredEvent> = Vec::new();
+    loop {
+        let read = paged.last().map_or(0, |event| event.sequence);
+        let page = store.events(&new.id, read, 200).await.unwrap();
+        let length: usize = page.iter().map(|event| event.data.len()).sum();
+        assert!(page.len() <= 1 || length <= 4 << 20, "{length}");
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert!(paged == store.tail(&new.id, 9).await.unwrap());
 }
 
 pub(super) async fn current_step_has_the_number_of_the_last_event(stage: &TestStore) {
