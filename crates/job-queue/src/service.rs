@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use agent_team::audit::{Audit, AuditOutcome, Event, Record};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
-use common::sync::lock;
 use common::text::one_line;
 use safe_files::off_runtime;
 use settings::store_access::{Access, OthersJobs};
@@ -34,8 +33,7 @@ use change::ChangeError;
 
 pub use instructions::{InstructError, NewAnswer, Response, decision_for};
 
-/// How often a caller that waits for a job checks that there is a worker. A failed start counts for
-/// the same time, so that it is not repeated at each check.
+/// How often a caller that waits for a job checks that there is a worker.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a cancellation waits for Codex to end: its commands have a second to end by
@@ -140,10 +138,6 @@ pub struct Jobs {
     starter: Starter,
     submitter: Submitter,
     audit: Option<Arc<Mutex<Audit>>>,
-    /// When a worker could not be started, and why.
-    failed_start: Mutex<Option<(Instant, String)>>,
-    /// Held by a check that may start a worker, so that no other check starts one meanwhile.
-    check: tokio::sync::Mutex<()>,
 }
 
 impl Jobs {
@@ -157,8 +151,6 @@ impl Jobs {
             starter,
             submitter,
             audit: None,
-            failed_start: Mutex::default(),
-            check: tokio::sync::Mutex::default(),
         }
     }
 
@@ -248,7 +240,7 @@ impl Jobs {
         Ok(Submission {
             job: job.id,
             session: job.request.resume_session_id,
-            no_worker: self.start_worker().await,
+            no_worker: self.starter.ensure().await.err(),
         })
     }
 
@@ -369,25 +361,9 @@ impl Jobs {
     }
 
     /// Starts a worker if there is none, so that waiting jobs run and jobs of dead workers are
-    /// recovered. Returns the error if no worker could be started. Many callers check each second,
-    /// and each start adds to the worker's log, so a failed start is not repeated for a while.
+    /// recovered. Returns the error if no worker could be started.
     pub async fn ensure_worker(&self) -> Option<StartError> {
-        let _check = self.check.lock().await;
-        let failed = lock(&self.failed_start).clone();
-        match failed {
-            Some((at, why)) if at.elapsed() < LOOK_AFTER => match self.starter.has_worker() {
-                Ok(true) => None,
-                Ok(false) | Err(_) => Some(StartError::Recent(why)),
-            },
-            _ => self.start_worker().await,
-        }
-    }
-
-    async fn start_worker(&self) -> Option<StartError> {
-        let failed = self.starter.ensure().await.err();
-        let why = failed.as_ref().map(ToString::to_string);
-        *lock(&self.failed_start) = why.map(|why| (Instant::now(), why));
-        failed
+        self.starter.ensure_again().await.err()
     }
 
     /// Whether this machine runs jobs of this owner, and may submit them again.
@@ -545,24 +521,27 @@ mod tests {
     async fn worker_that_cannot_start_is_not_started_again_at_once() {
         let state = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(state.path().join("jobs.db"));
-        let starter = Starter::new(location.clone(), state.path(), None);
-        let access = Access::of(state.path());
-        let jobs = Jobs::new(
-            location.clone(),
-            access,
-            starter,
-            submitter(StoreScope::Here),
-        );
+        // Each client has its own.
+        let jobs = || {
+            let starter = Starter::new(location.clone(), state.path(), None);
+            let access = Access::of(state.path());
+            Jobs::new(
+                location.clone(),
+                access,
+                starter,
+                submitter(StoreScope::Here),
+            )
+        };
         // While a directory is in the place of the log, no worker starts.
         let log = start::log_of(state.path());
         std::fs::create_dir(&log).unwrap();
-        let first = jobs.ensure_worker().await.unwrap().to_string();
+        let first = jobs().ensure_worker().await.unwrap().to_string();
         std::fs::remove_dir(&log).unwrap();
-        let second = jobs.ensure_worker().await.unwrap().to_string();
+        let second = jobs().ensure_worker().await.unwrap().to_string();
         assert_eq!(second, first);
         assert!(!log.exists(), "a start was tried");
         let lock = WorkerLock::of(&location, state.path());
         let _worker = lock.try_take().unwrap().unwrap();
-        assert!(jobs.ensure_worker().await.is_none(), "there is a worker");
+        assert!(jobs().ensure_worker().await.is_none(), "there is a worker");
     }
 }

@@ -4,22 +4,28 @@
 //! does. A worker that leaves first releases the lock, and then checks once more for jobs, so one
 //! of the two notices the other.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::output;
+use common::sync::lock;
 use settings::store_location::Location;
 use supervise::spawn::{DetachedProgram, spawn_detached};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::lock::WorkerLock;
 use crate::{files, machine};
 
 /// How long a worker may take to announce itself: PostgreSQL may be far away.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long [`Starter::ensure_again`] does not repeat a start that has failed.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The only line that a worker started on demand prints on stdout: this, [`TAKEN`], or the
 /// reason why it cannot work.
@@ -100,6 +106,21 @@ pub struct Starter {
     codex: Option<PathBuf>,
 }
 
+/// A worker that this process may start: the file of its lock, and the chosen Codex.
+type WorkerKey = (PathBuf, Option<PathBuf>);
+
+/// The memory of the starts of each worker. It belongs to no client, as one may make a single call.
+static STARTS: Mutex<BTreeMap<WorkerKey, Arc<StartMemory>>> = Mutex::new(BTreeMap::new());
+
+/// The memory of the starts of a worker by this process.
+#[derive(Debug, Default)]
+struct StartMemory {
+    /// When it could not be started, and why.
+    failed: Mutex<Option<(Instant, String)>>,
+    /// Held by a check that may start it, so that no other check starts it meanwhile.
+    check: tokio::sync::Mutex<()>,
+}
+
 impl Starter {
     /// The starter for a store. `state` is the state directory of this machine, `codex` the chosen
     /// Codex for jobs that name none.
@@ -119,6 +140,37 @@ impl Starter {
     ///
     /// [`StartError`].
     pub async fn ensure(&self) -> Result<(), StartError> {
+        let started = self.start().await;
+        let failed = started.as_ref().err().map(ToString::to_string);
+        *lock(&self.memory().failed) = failed.map(|why| (Instant::now(), why));
+        started
+    }
+
+    /// Like [`Starter::ensure`], for callers that check each second. Each start adds to the worker's log,
+    /// so one that has failed is not repeated for a while, not even for another client of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`].
+    pub async fn ensure_again(&self) -> Result<(), StartError> {
+        let memory = self.memory();
+        let _check = memory.check.lock().await;
+        let failed = lock(&memory.failed).clone();
+        match failed {
+            Some((at, why)) if at.elapsed() < RETRY_AFTER => match self.has_worker() {
+                Ok(true) => Ok(()),
+                Ok(false) | Err(_) => Err(StartError::Recent(why)),
+            },
+            _ => self.ensure().await,
+        }
+    }
+
+    fn memory(&self) -> Arc<StartMemory> {
+        let key = (self.worker_lock().file().to_owned(), self.codex.clone());
+        Arc::clone(lock(&STARTS).entry(key).or_default())
+    }
+
+    async fn start(&self) -> Result<(), StartError> {
         if self.has_worker()? {
             return Ok(());
         }
@@ -137,13 +189,13 @@ impl Starter {
         }
     }
 
+    fn worker_lock(&self) -> WorkerLock {
+        WorkerLock::on(&(self.machine)(), &self.store, &self.state)
+    }
+
     /// Whether there is a worker.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError::WorkerLock`].
-    pub fn has_worker(&self) -> Result<bool, StartError> {
-        let lock = WorkerLock::on(&(self.machine)(), &self.store, &self.state);
+    fn has_worker(&self) -> Result<bool, StartError> {
+        let lock = self.worker_lock();
         lock.is_taken().map_err(|error| StartError::WorkerLock {
             path: lock.file().to_owned(),
             error,
