@@ -33,6 +33,7 @@ use team::Team;
 
 pub use crate::logic::inbox::ReadLimits;
 pub use error::MailError;
+pub(crate) use roster::kept_note;
 pub use roster::{JoinOutcome, LeaveOutcome, Membership};
 pub use team::Fingerprint;
 

@@ -3,7 +3,7 @@
 //! A note of the state to restore is written before anything is changed, so that it survives a
 //! crash.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
@@ -93,15 +93,19 @@ impl MailStore {
         note: &Path,
         is_wanted: impl FnOnce() -> bool,
     ) -> Result<JoinOutcome, MailError> {
-        let known = read_note(note)?;
-        let is_same = |known: &RestoreNote| known.team == *team && known.agent == *member.agent;
-        let known = match known {
-            Some(known) if !is_same(&known) => {
-                self.leave(note)?;
-                None
-            }
-            known => known,
-        };
+        let mut known = read_note(note)?;
+        if let Some(former) = known.take_if(|known| known.team != *team) {
+            self.leave_former(&former.team, note)?;
+        }
+        if known.is_none() {
+            known = take_back(note, team)?;
+        }
+        if known
+            .take_if(|known| known.agent != *member.agent)
+            .is_some()
+        {
+            self.leave(note)?;
+        }
         let found = self.team(team)?;
         let new = new_member(team, member);
         let _lock = FileLock::take(&found.config().with_extension("lock"))?;
@@ -135,6 +139,21 @@ impl MailStore {
             })
         })?;
         Ok(joined)
+    }
+
+    /// Leaves a former team before another one is joined. If that fails, its note is kept beside, as a
+    /// team whose files cannot be used must not keep the member out of the other one.
+    fn leave_former(&self, former: &TeamName, note: &Path) -> Result<(), MailError> {
+        let Err(error) = self.leave(note) else {
+            return Ok(());
+        };
+        let kept = kept_note(note, former);
+        fs::rename(note, &kept).map_err(MailError::of(note))?;
+        tracing::warn!(
+            "cannot leave team {former}: {error}. {} notes what to restore there",
+            kept.display()
+        );
+        Ok(())
     }
 
     /// The team that a note restores; `None` if there is no note.
@@ -251,6 +270,20 @@ fn new_member(team: &TeamName, member: &Membership<'_>) -> NewMember {
         cwd: member.cwd.display().to_string(),
         is_active: true,
         last_active: now,
+    }
+}
+
+/// The place of a note while its team cannot be left.
+pub(crate) fn kept_note(note: &Path, team: &TeamName) -> PathBuf {
+    note.with_extension(format!("{team}.json"))
+}
+
+/// Takes back the kept note about a team that is joined again; `None` if there is none.
+fn take_back(note: &Path, team: &TeamName) -> Result<Option<RestoreNote>, MailError> {
+    match fs::rename(kept_note(note, team), note) {
+        Ok(()) => read_note(note),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(MailError::of(note)(error)),
     }
 }
 

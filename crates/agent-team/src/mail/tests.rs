@@ -407,6 +407,10 @@ fn mail_of_an_identity_that_has_left_is_not_that_of_a_shorter_name() {
 }
 
 fn join(stage: &Stage, name: &str) -> JoinOutcome {
+    join_team(stage, "t", name)
+}
+
+fn join_team(stage: &Stage, team_name: &str, name: &str) -> JoinOutcome {
     let agent = agent(name);
     let membership = Membership {
         agent: &agent,
@@ -416,7 +420,7 @@ fn join(stage: &Stage, name: &str) -> JoinOutcome {
     let note = stage.home.path().join("note");
     stage
         .mail_store
-        .join(&team("t"), &membership, &note, || true)
+        .join(&team(team_name), &membership, &note, || true)
         .unwrap()
 }
 
@@ -471,6 +475,23 @@ fn former_member_entry_is_restored_also_after_crashes() {
             [&before, &stage.config()].map(|text| -> Value { serde_json::from_str(text).unwrap() });
         assert_eq!(values[0], values[1]);
     }
+}
+
+#[test]
+fn team_that_cannot_be_left_keeps_nobody_out_of_another_one() {
+    let stage = Stage::new();
+    stage.team("u", &["lead"]);
+    let config = stage.directory("t").join("config.json");
+    let before = stage.config();
+    join(&stage, "new");
+    let joined = stage.config();
+    fs::write(&config, "[]").unwrap();
+    assert_eq!(join_team(&stage, "u", "new"), JoinOutcome::Added);
+    // The note about the former team is used when it is joined again.
+    fs::write(&config, joined).unwrap();
+    assert_eq!(join(&stage, "new"), JoinOutcome::Present);
+    assert_eq!(leave(&stage), LeaveOutcome::Removed);
+    assert_eq!(stage.config(), before);
 }
 
 #[test]
