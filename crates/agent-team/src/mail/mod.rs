@@ -21,7 +21,7 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use crate::logic::inbox::{
-    self, BadInbox, Envelope, FirstLine, Inbox, Mark, NewMessage, PendingMail,
+    self, BadInbox, Envelope, FirstLine, Inbox, MOST_VALUES, Mark, NewMessage, PendingMail,
 };
 use crate::logic::{AgentName, TeamName};
 use lock::InboxLock;
@@ -44,8 +44,8 @@ pub const LONGEST_TEXT: usize = 1024 * 1024;
 /// The longest summary, in bytes: it is to be a line.
 pub const LONGEST_SUMMARY: usize = 4 * 1024;
 
-/// The largest inbox that is read, in bytes: it is held in memory several times over
-/// when it is written.
+/// The largest inbox that is read, and the most of all inboxes of a member, in bytes: an inbox is held
+/// in memory several times over when it is written.
 pub const LARGEST_INBOX: u64 = 256 * 1024 * 1024;
 
 /// The mail of all teams below one home directory.
@@ -277,14 +277,17 @@ impl MailStore {
         let team = self.team(team)?;
         let files = team.inboxes_of(agent)?;
         retry_while_malformed(|| {
-            let mut texts = Vec::new();
-            for file in &files {
-                let path = team.inbox(file)?;
-                let contents = read_settled(&path, LARGEST_INBOX, SETTLE_TIMEOUT)?;
-                texts.push((path, contents.map_or_else(Vec::new, |file| file.bytes)));
+            let texts = read_all(&team, &files, LARGEST_INBOX)?;
+            let mut inboxes = Vec::new();
+            let mut elements = 0;
+            for (path, bytes) in &texts {
+                let inbox = parse(path, bytes)?;
+                elements += inbox.length();
+                if elements > MOST_VALUES {
+                    return Err(bad_inbox(path, BadInbox::TooManyValues));
+                }
+                inboxes.push(inbox);
             }
-            let inboxes = texts.iter().map(|(path, bytes)| parse(path, bytes));
-            let inboxes = inboxes.collect::<Result<Vec<_>, _>>()?;
             Ok(find(&files, &inboxes))
         })
     }
@@ -296,6 +299,24 @@ fn receipts(files: &[String], marks: Vec<(usize, Mark)>) -> Vec<Receipt> {
         Some(Receipt { file, mark })
     });
     receipts.collect()
+}
+
+/// The texts of inboxes, which have at most `limit` bytes together.
+fn read_all(
+    team: &Team,
+    files: &[String],
+    limit: u64,
+) -> Result<Vec<(PathBuf, Vec<u8>)>, MailError> {
+    let mut texts = Vec::new();
+    let mut rest = limit;
+    for file in files {
+        let path = team.inbox(file)?;
+        let contents = read_settled(&path, rest, SETTLE_TIMEOUT)?;
+        let bytes = contents.map_or_else(Vec::new, |file| file.bytes);
+        rest = rest.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        texts.push((path, bytes));
+    }
+    Ok(texts)
 }
 
 impl Letter {
@@ -396,9 +417,12 @@ fn merge(path: &Path, [before, ours, found]: [&[u8]; 3]) -> Result<String, MailE
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Inbox<'a>, MailError> {
-    let bad = |error: BadInbox| MailError::BadInbox {
+    Inbox::parse(bytes).map_err(|error| bad_inbox(path, error))
+}
+
+fn bad_inbox(path: &Path, error: BadInbox) -> MailError {
+    MailError::BadInbox {
         path: path.to_owned(),
         error,
-    };
-    Inbox::parse(bytes).map_err(bad)
+    }
 }

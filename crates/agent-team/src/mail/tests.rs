@@ -238,6 +238,28 @@ fn message_or_summary_over_the_limit_is_refused() {
 }
 
 #[test]
+fn inboxes_of_a_member_are_bounded_together() {
+    let stage = Stage::new();
+    let files = ["codex.json", "codex.host.json"].map(str::to_owned);
+    for file in &files {
+        stage.put(file, "[]");
+    }
+    let found = stage.mail_store.team(&team("t")).unwrap();
+    assert_eq!(read_all(&found, &files, 4).unwrap().len(), 2);
+    let refused = read_all(&found, &files, 3).unwrap_err();
+    assert!(matches!(refused, MailError::TooLarge { .. }), "{refused}");
+
+    // Each of them alone has not too many elements.
+    let many = format!("[{}0]", "0,".repeat(MOST_VALUES / 2));
+    for file in &files {
+        stage.put(file, &many);
+    }
+    let pending = stage.mail_store.pending(&agent("codex"), &team("t"));
+    let refused = pending.unwrap_err();
+    assert!(matches!(refused, MailError::BadInbox { .. }), "{refused}");
+}
+
+#[test]
 fn malformed_inbox_is_left_unchanged() {
     let stage = Stage::new();
     for text in ["{}", "[{\"from\":", "\u{0}"] {

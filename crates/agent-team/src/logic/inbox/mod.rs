@@ -13,6 +13,7 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::time::SystemTime;
 
+use codex_protocol::json_values;
 use common::json::range_of;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -30,6 +31,10 @@ pub use unread::{
 /// The indent that atm writes arrays with.
 const INDENT: &str = "  ";
 
+/// The most JSON values of an inbox, and the most elements of all inboxes of a member. Each element
+/// takes many times its bytes in memory if it is short.
+pub(crate) const MOST_VALUES: usize = 2_000_000;
+
 /// Why a text is not an inbox.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInbox {
@@ -39,6 +44,9 @@ pub enum BadInbox {
     /// The text is not a JSON array.
     #[error("it is not a JSON array: {0}")]
     Json(#[from] serde_json::Error),
+    /// The text, or those of all inboxes of the member, have too many values.
+    #[error("it has too many JSON values (the most is {MOST_VALUES})")]
+    TooManyValues,
 }
 
 /// An inbox as its file has it.
@@ -109,10 +117,18 @@ impl<'a> Inbox<'a> {
     ///
     /// [`BadInbox`]: such a file must not be written.
     pub fn parse(file: &'a [u8]) -> Result<Self, BadInbox> {
+        if json_values::exceed(file, MOST_VALUES) {
+            return Err(BadInbox::TooManyValues);
+        }
         let text = std::str::from_utf8(file)?.trim_ascii();
         let text = if text.is_empty() { "[]" } else { text };
         let elements = serde_json::from_str(text)?;
         Ok(Self { text, elements })
+    }
+
+    /// The number of its elements.
+    pub(crate) fn length(&self) -> usize {
+        self.elements.len()
     }
 
     /// The text of the inbox.

@@ -89,6 +89,13 @@ fn first_lines_are_those_of_short_unread_messages() {
 }
 
 #[test]
+fn inbox_of_too_many_values_is_refused() {
+    let long = format!("[{}0]", "0,".repeat(MOST_VALUES));
+    let refused = Inbox::parse(long.as_bytes()).unwrap_err();
+    assert!(matches!(refused, BadInbox::TooManyValues), "{refused}");
+}
+
+#[test]
 fn empty_file_is_an_empty_inbox_and_non_arrays_are_refused() {
     for text in ["", " \n", "[]", "[ ]"] {
         assert_eq!(oldest_unread(&[inbox(text)], all()).messages, []);
