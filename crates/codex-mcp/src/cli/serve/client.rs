@@ -102,20 +102,12 @@ where
         end,
     } = setup;
     let groups = Groups::of(args.tools.clone());
-    let warnings = Warnings::default();
-    for warning in &config.warnings {
-        warnings.push(warning.to_string());
-    }
     let lease = lease(&config, backend.name(), shared.as_ref()).await;
     let identity: &Identity = &lease;
     for warning in &identity.warnings {
         tracing::warn!("{warning}");
-        warnings.push(warning.as_str());
     }
-    // The log has it when the member has tried to join.
-    if let Some(warning) = services::missing_team(&config) {
-        warnings.push(warning);
-    }
+    let warnings = warnings(&config, identity, shared.as_ref());
     let defaults = defaults.for_member(identity.member.clone(), config.directory.clone());
     let defaults = match &args.resume {
         Some(thread) => identity.recall(&config.atm_home, thread.as_ref(), defaults, &warnings),
@@ -184,6 +176,22 @@ async fn lease(config: &Config, backend: &'static str, shared: Option<&Shared>) 
     let settings = (&config.atm_home, config.identity.value.to_string(), team);
     let slot = format!("{key} {settings:?}");
     shared.identities.lease(slot, || take(Some(key))).await
+}
+
+/// The warnings for a client: its own, or those that it shares with other clients of its identity.
+fn warnings(config: &Config, identity: &Identity, shared: Option<&Shared>) -> Warnings {
+    let mut first: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    first.extend(identity.warnings.iter().cloned());
+    // The log has it when the member has tried to join.
+    first.extend(services::missing_team(config));
+    let key = shared.and_then(|shared| Some((shared, shared.identity_key.as_deref()?)));
+    let warnings = key.map_or_else(Warnings::default, |(shared, key)| {
+        shared.identities.warnings(key, &first)
+    });
+    for warning in first {
+        warnings.push(warning);
+    }
+    warnings
 }
 
 fn timeouts(args: &Args, config: &Config) -> Timeouts {

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use mcp_server::Warnings;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +18,17 @@ use super::super::services::Identity;
 /// would join the team and leave it.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// The most keys of which the warnings are known. With more, all are forgotten.
+const MOST_WARNED: usize = 256;
+
 /// The identity of one key, if a client has it. Locked while the identity is claimed or closed.
 type Slot<T> = Mutex<Weak<T>>;
 
 /// The identities that the clients of a host share, by their keys.
 pub(in crate::cli) struct SharedIdentities<T = Identity> {
     slots: RefCell<HashMap<String, Rc<Slot<T>>>>,
+    /// The warnings for the clients with a key, and those with which the first of them began.
+    warnings: RefCell<HashMap<String, (Vec<String>, Warnings)>>,
 }
 
 /// The identity of a client, until it is released.
@@ -38,6 +44,7 @@ impl<T> Default for SharedIdentities<T> {
     fn default() -> Self {
         Self {
             slots: RefCell::default(),
+            warnings: RefCell::default(),
         }
     }
 }
@@ -58,6 +65,23 @@ impl<T> SharedIdentities<T> {
             slot: Some(slot),
             is_new,
         }
+    }
+
+    /// The warnings for the clients with this key, of which a result carries each only once. A client
+    /// that begins with other ones, as after a change of the settings, gets new ones.
+    pub(super) fn warnings(&self, key: &str, first: &[String]) -> Warnings {
+        let mut all = self.warnings.borrow_mut();
+        if let Some((known, warnings)) = all.get(key)
+            && known == first
+        {
+            return warnings.clone();
+        }
+        if all.len() == MOST_WARNED {
+            all.clear();
+        }
+        let warnings = Warnings::default();
+        all.insert(key.to_owned(), (first.to_vec(), warnings.clone()));
+        warnings
     }
 
     fn slot(&self, key: String) -> Rc<Slot<T>> {
@@ -141,6 +165,16 @@ mod tests {
         fn closed(&self) -> Vec<u32> {
             self.closed.borrow().clone()
         }
+    }
+
+    #[test]
+    fn warnings_of_a_key_are_shared_until_a_client_begins_with_others() {
+        let clients = Clients::default();
+        let warnings = |key, first: &str| clients.identities.warnings(key, &[first.to_owned()]);
+        warnings("a", "x").push("later");
+        assert_eq!(warnings("a", "x").all(), ["later"]);
+        assert!(warnings("b", "x").all().is_empty());
+        assert!(warnings("a", "y").all().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
