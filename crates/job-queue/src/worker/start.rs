@@ -146,8 +146,9 @@ impl Starter {
         started
     }
 
-    /// Like [`Starter::ensure`], for callers that check each second. Each start adds to the worker's log,
-    /// so one that has failed is not repeated for a while, not even for another client of this process.
+    /// Like [`Starter::ensure`], for callers that check each second. Each start adds to the worker's
+    /// log, so one that has failed is not repeated for a while, not even for another client of this
+    /// process.
     ///
     /// # Errors
     ///
