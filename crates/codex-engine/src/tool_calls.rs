@@ -2,7 +2,8 @@
 //!
 //! Codex waits for an answer without a time limit, so each call is answered: by the tool, or by a
 //! refusal once the session is over. When the turn of a call ends, Codex silently stops expecting
-//! an answer.
+//! an answer. A call of a sub-agent belongs to a turn of its own, which does not end with the
+//! session's.
 
 use std::sync::Arc;
 
@@ -30,6 +31,10 @@ const OURS: &str = "codex-mcp";
 /// The answer to a call that an earlier host began. Such a call is not executed again.
 const UNKNOWN_OUTCOME: &str = "the process that executed this call has ended, and it is not known \
     whether the call was executed; find out before you call it again";
+
+/// The answer to a call of a sub-agent whose session's turn has ended during the call.
+const TURN_ENDED: &str = "the turn of the thread that started this agent ended before the call did, \
+    and it is not known whether the call was executed; find out before you call it again";
 
 /// The party that reports the step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,17 +75,16 @@ pub(super) fn accept(
     if !continues {
         return Err("the turn is over");
     }
-    let is_own = entry.thread.as_str() == call.thread_id;
-    let open = PendingCall {
+    let mut open = PendingCall {
         request,
         call,
         turn,
-        step: match is_own && !is_reported {
-            true => StepReporter::Us,
-            false => StepReporter::Codex,
-        },
+        step: StepReporter::Codex,
         entry,
     };
+    if open.is_own() && !is_reported {
+        open.step = StepReporter::Us;
+    }
     open.report_step("item/started", None);
     let span = open.entry.span.clone();
     tokio::spawn(open.answer().instrument(span));
@@ -92,7 +96,10 @@ impl PendingCall {
         let (server, _) = self.entry.server();
         let reply = tokio::select! {
             biased;
-            () = self.turn_ends() => return self.entry.end_call(&self.request),
+            () = self.turn_ends() => match self.is_own() {
+                true => return self.entry.end_call(&self.request),
+                false => Reply::from(ToolAnswer::refusal(TURN_ENDED)),
+            },
             reply = self.reply() => reply,
         };
         self.report_step("item/completed", Some(&reply.answer));
@@ -110,6 +117,11 @@ impl PendingCall {
             &reply.answer,
             Some(Box::new(delivered)),
         );
+    }
+
+    /// Whether the session's own thread has made the call, and not a sub-agent.
+    fn is_own(&self) -> bool {
+        self.entry.thread.as_str() == self.call.thread_id
     }
 
     async fn turn_ends(&self) {
@@ -159,7 +171,7 @@ impl PendingCall {
         let question = IncomingQuestion {
             id,
             request,
-            thread: self.entry.thread.to_string(),
+            thread: self.call.thread_id.clone(),
             params: json!(question),
             ask: Ask::McpElicitation(question),
         };

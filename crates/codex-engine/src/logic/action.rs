@@ -28,6 +28,8 @@ pub struct Action {
     pub id: ActionId,
     /// Codex's ID of the request to answer.
     pub request: RequestId,
+    /// The thread that asks: the session's, or one of a sub-agent.
+    pub thread: String,
     /// The question.
     pub ask: Ask,
     /// The raw parameters of the question.

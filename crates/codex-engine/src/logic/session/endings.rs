@@ -203,11 +203,11 @@ impl Session {
         };
         // Codex begins a review under one ID and ends it under another. Its history has the latter.
         turn.id = Some(ended.turn.id.clone());
-        self.drop_questions(now);
-        let mut effects = match turn.interrupt_wanted && self.cancelled.is_none() {
-            true => vec![Effect::StopCommands],
-            false => Vec::new(),
-        };
+        self.drop_own_questions(now);
+        let mut effects = self.decline_all(now);
+        if turn.interrupt_wanted && self.cancelled.is_none() {
+            effects.push(Effect::StopCommands);
+        }
         self.conclude(turn, ending(ended.turn), ended.raw_turn, now);
         effects.extend(self.after_turn(now));
         effects

@@ -107,6 +107,7 @@ impl Session {
         let action = Action {
             id,
             request,
+            thread,
             ask,
             params,
             created: now.wall,
@@ -242,6 +243,16 @@ impl Session {
     /// Closes all questions without answers, as Codex would not read them.
     pub(super) fn drop_questions(&mut self, now: Now) {
         for action in std::mem::take(&mut self.actions) {
+            self.close(&action, &Resolution::Resolved, now);
+        }
+    }
+
+    /// Closes the questions of the session's own thread without answers: Codex drops them with the
+    /// turn. It still waits for the answers to those of sub-agents.
+    pub(super) fn drop_own_questions(&mut self, now: Now) {
+        let own = |action: &mut Action| action.thread == self.thread;
+        let dropped: Vec<Action> = self.actions.extract_if(.., own).collect();
+        for action in dropped {
             self.close(&action, &Resolution::Resolved, now);
         }
     }

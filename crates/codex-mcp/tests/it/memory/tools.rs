@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::{MemoryServer, THREAD};
 
+const CHILD: &str = "0199a213-81c0-7800-8aa1-bbab2a035a54";
+
 /// A tool that never answers, and counts its calls that were dropped.
 #[derive(Default)]
 struct SilentTool {
@@ -101,5 +103,25 @@ async fn open_call_is_dropped_with_its_turn_and_not_answered() {
     while counts().1 < 2 {
         tokio::task::yield_now().await;
     }
+    world.finish().await;
+}
+
+/// The turn of the sub-agent goes on, and Codex waits for the answer to its call.
+#[tokio::test(start_paused = true)]
+async fn open_call_of_a_subagent_is_refused_when_the_turn_of_its_session_ends() {
+    let tools = Arc::new(SilentTool::default());
+    let mut world = MemoryServer::with_tools(tools.clone()).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    let item = json!({"type": "collabAgentToolCall", "id": "i", "receiverThreadIds": [CHILD]});
+    let params = json!({"turnId": "turn", "item": item});
+    world.tell("item/completed", params).await;
+    call(&mut world, 0, of_thread(CHILD)).await;
+    while tools.called.load(Ordering::Relaxed) < 1 {
+        tokio::task::yield_now().await;
+    }
+    world.complete_turn().await;
+    assert_refused(&mut world, 0, "not known whether the call was executed").await;
+    assert_eq!(tools.dropped.load(Ordering::Relaxed), 1);
     world.finish().await;
 }

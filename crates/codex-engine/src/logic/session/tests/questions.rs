@@ -57,6 +57,23 @@ fn file_question_lists_the_changes_of_its_step() {
     }
 }
 
+/// Codex drops the questions of the thread whose turn ends, and waits for the answers to those of
+/// its sub-agents.
+#[test]
+fn question_of_a_subagent_is_declined_when_the_turn_ends() {
+    for event in [Event::Completed, Event::CutOff] {
+        let mut world = World::running();
+        world.apply(Event::Asked);
+        world.ask_in("child", command());
+        let (effects, _) = world.apply(event);
+        let effects: Vec<String> = effects.iter().map(effect_words).collect();
+        assert_eq!(effects, [r#"answer 2 with {"decision":"decline"}"#]);
+        let closed = world.event_data("approval_result");
+        let decisions: Vec<&Value> = closed.iter().map(|data| &data["decision"]).collect();
+        assert_eq!(json!(decisions), json!(["cancel", "decline"]));
+    }
+}
+
 #[test]
 fn approval_result_carries_the_answer_and_the_note() {
     let mut world = World::running();

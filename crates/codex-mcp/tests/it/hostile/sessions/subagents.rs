@@ -9,6 +9,9 @@ use super::{Sessions, ask, decision, gated};
 const CHILD: &str = "019fa4e0-0000-7000-8001-0000000000c1";
 const STRANGER: &str = "019fa4e0-0000-7000-8001-0000000000c2";
 
+/// The id of a question that the fake does not wait for, above those of its own questions.
+const REQUEST: u64 = 4711;
+
 /// An approval request of this thread for a command.
 fn asks_for(thread: &str, command: &str) -> Action {
     ask(
@@ -82,6 +85,34 @@ async fn question_of_a_subagent_belongs_to_its_session() {
             sessions.finish().await;
         }
     }
+}
+
+/// Codex waits for the answer: the turn of the sub-agent does not end with its parent's.
+#[tokio::test]
+async fn open_question_of_a_subagent_is_declined_when_the_turn_of_its_session_ends() {
+    let params = json!({"threadId": CHILD, "turnId": "turn", "itemId": "item", "cwd": "/repo",
+        "command": "touch x"});
+    let method = "item/commandExecution/requestApproval";
+    let question = json!({"id": REQUEST, "method": method, "params": params});
+    let bytes = format!("{question}\n").into_bytes();
+    let plan = turns([
+        tells("item/started"),
+        Action::Write { bytes },
+        Action::gate("asked"),
+    ]);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    let question = sessions.question(&session).await;
+    assert_eq!(question["command"], "touch x", "{question:#}");
+    sessions.serve.fake.open_gate("asked");
+    let answers = sessions.answers(1).await;
+    let decline = json!({"decision": "decline"});
+    assert_eq!(
+        (&answers[0]["id"], &answers[0]["result"]),
+        (&json!(REQUEST), &decline)
+    );
+    assert_eq!(sessions.result(&session).await["output"], "done");
+    sessions.finish().await;
 }
 
 #[tokio::test]
