@@ -23,8 +23,9 @@ use std::time::Duration;
 use codex_protocol::codex::{
     Method, Release, ThreadId, ThreadNotification, TurnId, TurnInterruptParams, TurnStatus,
 };
-use serde::Deserialize;
+use codex_protocol::json_values;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use supervise::adoptable::Adopted;
@@ -383,7 +384,11 @@ fn replay(hub: &Hub, entry: &Entry, last: &[PastTurn], id: &TurnId) {
             true => "item/started",
             false => "item/completed",
         };
-        let params = json!({ "threadId": thread, "turnId": turn.id, "item": item });
+        let params = ItemParams {
+            thread_id: thread,
+            turn_id: &turn.id,
+            item,
+        };
         notify(hub, method, &params);
     }
     if turn.status != TurnStatus::InProgress {
@@ -413,11 +418,21 @@ fn is_in_progress(item: &RawValue) -> bool {
     item.is_ok_and(|item: Item| item.status == "inProgress")
 }
 
-fn notify(hub: &Hub, method: &str, params: &Value) {
+/// The parameters of a notification about an item.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemParams<'a> {
+    thread_id: &'a ThreadId,
+    turn_id: &'a TurnId,
+    item: &'a RawValue,
+}
+
+fn notify(hub: &Hub, method: &str, params: &impl Serialize) {
     // A value in memory is always written.
     let Ok(params) = to_raw_value(params) else {
         return;
     };
+    let params = json_values::reduced(&params, ThreadNotification::MAX_VALUES);
     match ThreadNotification::read(method, &params) {
         Ok(Some(heard)) => hub.on_notification(heard),
         Ok(None) => {}

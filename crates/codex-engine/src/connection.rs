@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use codex_protocol::codex::{Ask, Method, RateLimits, ThreadNotification, ToolAnswer, ToolCall};
+use codex_protocol::json_values;
 use codex_protocol::lines::{Frame, HEAD, LineDecoder};
 use codex_protocol::rpc::{self, ErrorObject, Message, RequestId, TruncatedMessage};
 use common::sync::lock;
@@ -482,7 +483,9 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
             }
         }
         Ok(Message::Notification { method, params }) => {
-            match ThreadNotification::read(&method, params.unwrap_or(RawValue::NULL)) {
+            let params = params.unwrap_or(RawValue::NULL);
+            let params = json_values::reduced(params, ThreadNotification::MAX_VALUES);
+            match ThreadNotification::read(&method, &params) {
                 Ok(Some(heard)) => listener.on_notification(heard),
                 Ok(None) => tracing::trace!("{method}"),
                 Err(error) => log_stray(line, &error),

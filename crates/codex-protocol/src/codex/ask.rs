@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{FileChange, Release};
+use crate::json_values;
 
 /// A question of Codex's that its turn waits for. An unanswered question blocks its turn
 /// for ever.
@@ -271,6 +273,9 @@ struct OfThread<'a> {
 }
 
 impl Ask {
+    /// How many JSON values the parameters may hold: nobody could read as many.
+    const MAX_VALUES: usize = 10_000;
+
     /// Sets the form of the refusal for the release of Codex that asks.
     pub fn set_legacy_refusal(&mut self, wanted: LegacyRefusal) {
         match self {
@@ -285,12 +290,16 @@ impl Ask {
     ///
     /// # Errors
     ///
-    /// If the parameters of a known method do not have its shape.
+    /// If the parameters of a known method do not have its shape, or hold too many values.
     pub fn read<'a>(
         method: &str,
         params: &'a RawValue,
     ) -> Result<Option<(Cow<'a, str>, Self)>, serde_json::Error> {
         let json = params.get();
+        if json_values::exceed(json.as_bytes(), Self::MAX_VALUES) {
+            let why = format!("it holds more than {} JSON values", Self::MAX_VALUES);
+            return Err(serde_json::Error::custom(why));
+        }
         let ask = match method {
             "item/commandExecution/requestApproval" => Self::Command(serde_json::from_str(json)?),
             "item/fileChange/requestApproval" => Self::FileChange(serde_json::from_str(json)?),
@@ -321,6 +330,17 @@ mod tests {
             (None, LegacyRefusal::Object),
         ] {
             assert_eq!(LegacyRefusal::of(version), refusal, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn question_with_too_many_values_is_refused() {
+        for (count, is_read) in [(9_000, true), (11_000, false)] {
+            let values = "0,".repeat(count);
+            let params = format!(r#"{{"threadId":"t","requestedSchema":[{values}0]}}"#);
+            let params = RawValue::from_string(params).unwrap();
+            let read = Ask::read("mcpServer/elicitation/request", &params);
+            assert_eq!(read.is_ok(), is_read, "{count}");
         }
     }
 

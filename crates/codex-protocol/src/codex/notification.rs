@@ -266,6 +266,10 @@ struct WithRequest {
 }
 
 impl<'a> ThreadNotification<'a> {
+    /// How many JSON values the parameters may hold; as many take some 15 MB once parsed. The
+    /// result of a tool can have any number: see [`reduced`](crate::json_values::reduced).
+    pub const MAX_VALUES: usize = 50_000;
+
     /// Reads a notification. `Ok(None)` for one that is not about a thread's turn.
     ///
     /// # Errors

@@ -73,18 +73,25 @@ pub struct TextChunk {
 pub struct FixedData {
     kind: EventType,
     rank: Rank,
-    data: Map<String, Value>,
-    size: usize,
+    /// The data as JSON: parsed values can need a hundred times as much memory.
+    json: Box<str>,
+}
+
+impl FixedData {
+    fn data(&self) -> Map<String, Value> {
+        // Written by `EventData::new`, so always read.
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
 }
 
 impl EventData {
     /// Data of the given type, cut to [`EVENT_LIMIT`].
     #[must_use]
     pub fn new(kind: EventType, mut data: Map<String, Value>) -> Self {
-        let mut size = written(&data);
-        if size > EVENT_LIMIT {
+        let mut json = written(&data);
+        if json.len() > EVENT_LIMIT {
             shorten(&mut data);
-            size = written(&data);
+            json = written(&data);
         }
         let rank = match kind {
             EventType::Output | EventType::Progress => Rank::Transient,
@@ -94,8 +101,7 @@ impl EventData {
         Self::FixedData(FixedData {
             kind,
             rank,
-            data,
-            size,
+            json: json.into_boxed_str(),
         })
     }
 
@@ -133,7 +139,7 @@ impl EventData {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::TextChunk(growing) => growing.size(),
-            Self::FixedData(fixed) => fixed.size,
+            Self::FixedData(fixed) => fixed.json.len(),
         }
     }
 
@@ -141,21 +147,26 @@ impl EventData {
     pub(super) fn whole(&self) -> Map<String, Value> {
         match self {
             Self::TextChunk(growing) => growing.whole(),
-            Self::FixedData(fixed) => fixed.data.clone(),
+            Self::FixedData(fixed) => fixed.data(),
         }
     }
 
-    pub(super) fn fixed(&self) -> Option<&Map<String, Value>> {
+    /// The complete data, unless it is text that may grow.
+    pub(super) fn fixed(&self) -> Option<Map<String, Value>> {
         match self {
             Self::TextChunk(_) => None,
-            Self::FixedData(fixed) => Some(&fixed.data),
+            Self::FixedData(fixed) => Some(fixed.data()),
         }
     }
 
     pub(super) fn settle(&mut self, request: &str) {
         if let Self::FixedData(fixed) = self
             && fixed.kind == EventType::ApprovalRequest
-            && fixed.data.get("requestId").is_some_and(|id| id == request)
+            && fixed.rank == Rank::Essential
+            && fixed
+                .data()
+                .get("requestId")
+                .is_some_and(|id| id == request)
         {
             fixed.rank = Rank::Settled;
         }
@@ -227,21 +238,21 @@ impl TextChunk {
 /// The approximate size that JSON adds to the texts of a [`TextChunk`], in bytes.
 const ENVELOPE: usize = 96;
 
-fn written(data: &impl Serialize) -> usize {
+fn written(data: &impl Serialize) -> String {
     // JSON values can always be written.
-    serde_json::to_string(data).map_or(0, |text| text.len())
+    serde_json::to_string(data).unwrap_or_default()
 }
 
 /// Cuts long texts. If that is not enough, removes nested values, and finally all members that do
 /// not fit.
 fn shorten(data: &mut Map<String, Value>) {
     data.values_mut().for_each(cut_texts);
-    if written(data) > EVENT_LIMIT {
+    if written(data).len() > EVENT_LIMIT {
         data.retain(|_, value| !value.is_object() && !value.is_array());
     }
     let mut room = EVENT_LIMIT - r#"{"truncated":true}"#.len();
     data.retain(|key, value| {
-        let size = written(key) + written(value) + ":,".len();
+        let size = written(key).len() + written(value).len() + ":,".len();
         let fits = size <= room;
         if fits {
             room -= size;

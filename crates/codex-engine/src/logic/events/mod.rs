@@ -194,13 +194,12 @@ impl EventLog {
     /// The words for how a question was closed; `None` if the log does not have that event.
     #[must_use]
     pub fn closing_of(&self, request: &str) -> Option<String> {
-        let closing = self.events.iter().rev().find_map(|event| {
-            let data = event.data.fixed()?;
-            let is_it = event.data.kind() == EventType::ApprovalResult
-                && data.get("requestId").is_some_and(|id| id == request);
-            is_it.then_some(data)
-        });
-        closing.map(words::closing)
+        let is_closing = |event: &&Event| event.data.kind() == EventType::ApprovalResult;
+        let closings = self.events.iter().rev().filter(is_closing);
+        let closing = closings
+            .filter_map(|event| event.data.fixed())
+            .find(|data| data.get("requestId").is_some_and(|id| id == request));
+        closing.as_ref().map(words::closing)
     }
 
     /// The events from `cursor` on, `most` at most.

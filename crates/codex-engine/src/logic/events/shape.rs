@@ -93,7 +93,7 @@ fn data(data: &EventData, mode: ResponseMode) -> Map<String, Value> {
             let shown = data.fixed().into_iter().flatten();
             let shown = shown.filter(|(key, _)| mode.shows(key));
             shown
-                .map(|(key, value)| (key.clone(), shortened(value, limit)))
+                .map(|(key, value)| (key, shortened(&value, limit)))
                 .collect()
         }
     }

@@ -3,7 +3,7 @@
 use common::text::one_line;
 use serde_json::{Map, Value};
 
-use super::event::{Event, EventData, EventType};
+use super::event::{Event, EventType};
 
 /// The longest line, in bytes.
 const LONGEST: usize = 500;
@@ -13,11 +13,8 @@ impl Event {
     /// visible, as the text comes from the model or the repository.
     #[must_use]
     pub fn words(&self) -> Option<String> {
-        let data = match &self.data {
-            // The whole text comes when its step has ended.
-            EventData::TextChunk(_) => return None,
-            EventData::FixedData(_) => self.data.fixed()?,
-        };
+        // The whole text of a chunk comes when its step has ended.
+        let data = &self.data.fixed()?;
         let words = match self.data.kind() {
             EventType::Output => message(data)?,
             EventType::Progress => step(data)?,
@@ -104,6 +101,7 @@ mod tests {
     use codex_protocol::codex::DeltaSource;
     use serde_json::json;
 
+    use super::super::event::EventData;
     use super::*;
 
     fn words(kind: EventType, data: Value) -> Option<String> {

@@ -20,9 +20,6 @@ const OPEN: usize = 64;
 /// The most IDs of steps that are kept.
 const KNOWN: usize = 10_000;
 
-/// How many JSON values the step of an event may hold; as many take some 15 MB.
-const MAX_VALUES: usize = 50_000;
-
 /// The beginning of the output of a command that the sandbox stopped (0.104.0). Such a
 /// command is an item too.
 const STOPPED: &str = "exec_command failed: SandboxDenied";
@@ -208,13 +205,7 @@ impl Call {
     }
 }
 
-/// A member of the parameters. `None` if parsing it would take too much memory: a value that the
-/// model passes to a tool can be larger than any event.
 fn member(heard: &ThreadNotification<'_>, name: &str) -> Option<Value> {
-    if json_values::exceed(heard.params.get().as_bytes(), MAX_VALUES) {
-        tracing::warn!("a step with more than {MAX_VALUES} JSON values is left out of the events");
-        return None;
-    }
     let mut params: Map<String, Value> = serde_json::from_str(heard.params.get()).ok()?;
     params.remove(name)
 }
@@ -248,6 +239,9 @@ fn shown(item: &Map<String, Value>, is_completed: bool) -> Option<Value> {
             shown.insert("error".to_owned(), first_text(item).into());
         }
         _ => {}
+    }
+    if let Some(mark) = item.get(json_values::MARK) {
+        shown.insert(json_values::MARK.to_owned(), mark.clone());
     }
     shown.insert("type".to_owned(), snake(kind).into());
     if let Some(Value::String(status)) = shown.get_mut("status") {
@@ -355,6 +349,16 @@ mod tests {
         );
         let failed = item("completed", call("failed", "no such file")).unwrap();
         assert_eq!(failed["error"], "no such file");
+        let long = json!({ "type": "mcpToolCall", "id": "8", "server": "s", "tool": "t",
+            "status": "completed", "truncated": true });
+        assert_eq!(
+            item("completed", long),
+            Some(
+                json!({ "type": "mcp_tool_call", "id": "8", "server": "s", "tool": "t",
+                "arguments": null, "result": null, "error": null, "status": "completed",
+                "truncated": true })
+            )
+        );
         let new = json!({ "type": "dreamOf", "id": "4", "ofWhat": 1 });
         assert_eq!(
             item("completed", new),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::fake::{Action, Plan, Question, TurnEnd};
+use testkit::process::peak_kib;
 
 use super::super::serve::{turn, turns};
 use super::{Sessions, decision};
@@ -282,5 +283,47 @@ async fn long_error_is_cut_to_the_limit() {
             "{look:#}"
         );
     }
+    sessions.finish().await;
+}
+
+/// A parsed value can need a hundred times as much memory as its text.
+#[tokio::test]
+async fn memory_stays_bounded_for_steps_of_many_values() {
+    const THREAD: &str = "019fa4e0-0000-7000-8001-00000000abcd";
+    let step = |id: usize, count: usize| {
+        let values = r#"{"":0},"#.repeat(count);
+        format!(
+            r#"{{"method":"item/completed","params":{{"threadId":"{THREAD}","turnId":"turn","item":
+            {{"type":"mcpToolCall","id":"i{id}","server":"s","tool":"t","status":"completed",
+            "result":{{"content":[{values}0]}}}}}}}}"#
+        )
+        .replace('\n', "")
+            + "\n"
+    };
+    let mut lines = step(0, 500_000);
+    lines.extend((1..=60).map(|id| step(id, 9000)));
+    let bytes = lines.into_bytes();
+    let mut sessions = Sessions::new(&turns([Action::Write { bytes }])).await;
+    // Only the id of a thread that is resumed is known beforehand.
+    let resume = json!({"action": "resume", "threadId": THREAD, "prompt": "hi"});
+    let resumed = sessions.call("codex_session", resume).await;
+    let session = resumed["sessionId"].as_str().unwrap().to_owned();
+    sessions.result(&session).await;
+
+    let more = json!({"cursor": 0, "maxEvents": 5000});
+    let look = sessions.poll(&session, more).await;
+    let events = look["events"].as_array().unwrap();
+    let is_step = |event: &&Value| event["data"]["itemType"] == "mcpToolCall";
+    let steps: Vec<&Value> = events.iter().filter(is_step).collect();
+    assert_eq!(steps.len(), 61);
+    for (step, is_kept) in [(steps[0], false), (steps[1], true)] {
+        let more = json!({"cursor": step["id"], "maxEvents": 1, "responseMode": "full"});
+        let look = sessions.poll(&session, more).await;
+        let item = &look["events"][0]["data"]["item"];
+        assert_eq!(item["result"].is_object(), is_kept);
+        assert_eq!(item["truncated"] == true, !is_kept);
+    }
+    let peak = peak_kib(sessions.serve.client.pid()).unwrap();
+    assert!(peak < 150 * 1024, "{peak} KiB in use at the peak");
     sessions.finish().await;
 }
