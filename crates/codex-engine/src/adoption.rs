@@ -105,6 +105,9 @@ impl AppServers {
             tracing::info!("continues session {}", session.session);
             let entry = Entry::restored(session, steps, running.clone());
             if let Ok(AddedSession::New { entry, .. }) = codex.hub.sessions.add(entry) {
+                for child in entry.kept_children() {
+                    codex.hub.sessions.adopt(&child, &entry);
+                }
                 entry.keep();
             }
         }

@@ -97,7 +97,9 @@ impl Listener for Hub {
             &heard.notification
         {
             for child in children {
-                self.sessions.adopt(child, &entry);
+                if self.sessions.adopt(child, &entry) {
+                    entry.keep_child(child);
+                }
             }
         }
         // Callers that wait for the turn need not be woken for each piece of text.

@@ -29,7 +29,7 @@ pub(super) enum Origin {
     Existing,
 }
 
-/// A session and its settings. Stored when the settings change.
+/// A session and its settings. Stored when the settings change, or a sub-agent begins.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptSession {
     pub(super) session: SessionId,
@@ -41,6 +41,9 @@ pub(super) struct KeptSession {
     pub(super) timeouts: Timeouts,
     pub(super) sandbox_bound: Option<String>,
     pub(super) client: Option<String>,
+    /// The latest threads of its sub-agents.
+    #[serde(default)]
+    pub(super) children: Vec<String>,
 }
 
 /// The turns of a session. Stored at each change.

@@ -165,14 +165,16 @@ impl Sessions {
 
     /// Registers the thread of a sub-agent that a session's thread started. If several sessions
     /// claim it, it stays with the first one that is not cancelled, since a step may also name
-    /// sub-agents of other threads.
-    pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) {
+    /// sub-agents of other threads. Returns whether it is new to the session.
+    pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) -> bool {
         let mut tables = self.lock();
         let known = tables.by_child.get(child);
         let is_free = known.is_none_or(|parent| parent.state() == State::Cancelled);
-        if is_free && tables.by_child.len() < CHILDREN {
-            tables.by_child.insert(child.to_owned(), Arc::clone(parent));
+        if !is_free || tables.by_child.len() >= CHILDREN {
+            return false;
         }
+        let before = tables.by_child.insert(child.to_owned(), Arc::clone(parent));
+        before.is_none_or(|before| !Arc::ptr_eq(&before, parent))
     }
 
     /// The threads of sub-agents of a session's thread.

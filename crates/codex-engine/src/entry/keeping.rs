@@ -13,6 +13,9 @@ use super::super::kept::{KeptSession, KeptSteps, keep_as, keys};
 use super::{Entry, Owner};
 use crate::logic::session::{Session, SessionRecord};
 
+/// The most sub-agents of a session that the next host knows.
+const CHILDREN: usize = 100;
+
 /// The state of a session for the next host, as far as it is not in its machine.
 #[derive(Default)]
 pub(super) struct Kept {
@@ -22,6 +25,8 @@ pub(super) struct Kept {
     pub(super) calls: Vec<RequestId>,
     /// The number of the last turn that a call or a task has begun, and which it was.
     begun_by: Option<(u64, String)>,
+    /// The latest threads of its sub-agents, oldest first.
+    children: Vec<String>,
     /// The record of an earlier host, until the session is restored.
     record: Option<SessionRecord>,
     /// The number of the turn that an earlier host has begun and not seen end.
@@ -41,6 +46,7 @@ impl Entry {
             timeouts,
             sandbox_bound,
             client,
+            children,
         } = kept;
         let KeptSteps {
             record,
@@ -58,6 +64,7 @@ impl Entry {
             steps: String::new(),
             calls,
             begun_by,
+            children,
             continued_turn: record.is_running().then(|| record.turns()),
             record: Some(record),
         };
@@ -82,6 +89,23 @@ impl Entry {
     /// Notes that the session now has all that Codex knows about it.
     pub(crate) fn finish_restoring(&self) {
         lock(&self.kept).record = None;
+        self.keep();
+    }
+
+    /// The threads of its sub-agents, as far as the next host is to know them.
+    pub(crate) fn kept_children(&self) -> Vec<String> {
+        lock(&self.kept).children.clone()
+    }
+
+    /// Notes the thread of a new sub-agent.
+    pub(crate) fn keep_child(&self, child: &str) {
+        {
+            let children = &mut lock(&self.kept).children;
+            if children.len() == CHILDREN {
+                children.remove(0);
+            }
+            children.push(child.to_owned());
+        }
         self.keep();
     }
 
@@ -153,6 +177,7 @@ impl Entry {
     pub(crate) fn keep(&self) {
         let Some(keeper) = self.keeper() else { return };
         let owner = self.owner();
+        let children = self.kept_children();
         let kept = {
             let inner = self.lock();
             KeptSession {
@@ -165,6 +190,7 @@ impl Entry {
                 timeouts: inner.machine.timeouts(),
                 sandbox_bound: owner.sandbox_bound,
                 client: owner.client,
+                children,
             }
         };
         let [settings, _] = keys(&self.id);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use image_request::logic::contract::TOOL;
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
@@ -12,7 +13,10 @@ use tokio::time::sleep;
 
 use super::job_tools::{self, call_ok};
 use super::sessions::Poller;
-use super::thread_tools::{TEAM, calling_after, calling_model, mail, team, write_to_lead};
+use super::thread_tools::{
+    TEAM, calling_after, calling_model, last_output, mail, picture, spawn_agent, team,
+    write_to_lead,
+};
 use super::{CodexFixture, VERSION, assert_completed, assert_error, said, structured};
 use crate::jobs::wait_for;
 use crate::on_both_releases;
@@ -33,6 +37,7 @@ on_both_releases!(
     thread_of_a_session_that_was_just_cancelled_is_free,
     call_of_a_tool_is_not_executed_twice,
     codex_that_dies_without_a_host_is_reported,
+    subagent_of_an_earlier_turn_is_answered,
 );
 
 /// The limit for what happens after a host was killed.
@@ -727,5 +732,43 @@ async fn call_of_a_tool_is_not_executed_twice(release: &str) {
         .await;
     work.wait_for(&session, "idle").await;
     assert_eq!(mail(&inbox), ["again"]);
+    work.finish().await;
+}
+
+/// The turn that continues does not name the sub-agent, which the one before has started.
+async fn subagent_of_an_earlier_turn_is_answered(release: &str) {
+    let (child, parent) = (Gate::new(), Gate::new());
+    let begun = || Reply::say("begun");
+    let script = Script::new()
+        .on("delegate", [Reply::with(spawn_agent), begun(), begun()])
+        .on(
+            "two",
+            [Reply::say("done").behind(&parent), Reply::say("done")],
+        )
+        .otherwise([
+            Reply::call(TOOL, json!({ "path": "a.png" })).behind(&child),
+            Reply::with(|request| Reply::say(last_output(request))),
+        ]);
+    let stage = CodexFixture::new(release, script).await;
+    let shown = picture(&stage, "a.png");
+    let mut work = HostFixture::on(stage, &[]).await;
+    let session = work.client.start("delegate", json!({})).await;
+    child.reached(1).await;
+    work.wait_for(&session, "idle").await;
+    work.client.reply(&session, "two", json!({})).await;
+    parent.reached(1).await;
+    work.kill_host().await;
+    work.wait_for(&session, "running").await;
+    child.release();
+    wait_for("the picture at the sub-agent", async || {
+        let requests = work.stage.model.requests();
+        let has_it = requests
+            .iter()
+            .any(|request| request.images().contains(&shown.as_str()));
+        has_it.then_some(())
+    })
+    .await;
+    parent.release();
+    work.wait_for(&session, "idle").await;
     work.finish().await;
 }

@@ -56,7 +56,7 @@ fn requested_call(request: &Request) -> Option<(String, Value)> {
 }
 
 /// The output of the last call: text, or a picture.
-fn last_output(request: &Request) -> String {
+pub(super) fn last_output(request: &Request) -> String {
     let output = request.tool_outputs().pop().unwrap();
     match output.text.is_empty() {
         false => output.text,
@@ -70,6 +70,17 @@ fn call(tool: &str, arguments: &Value) -> String {
 
 fn look(path: &str) -> String {
     call(TOOL, &json!({ "path": path }))
+}
+
+/// A model's call that forks a sub-agent from its parent, whatever the name of the tool.
+pub(super) fn spawn_agent(request: &Request) -> Reply {
+    let names = request.tool_names();
+    let name = names.iter().find(|name| name.ends_with("spawn_agent"));
+    let task = json!({ "message": look("a.png"), "fork_context": true });
+    match name.unwrap().rsplit_once('/') {
+        Some((namespace, name)) => Reply::call_in(namespace, name, task),
+        None => Reply::call("spawn_agent", task),
+    }
 }
 
 pub(super) fn write_to_lead(text: &str) -> String {
@@ -96,7 +107,7 @@ pub(super) fn mail(inbox: &Path) -> Vec<String> {
     all.iter().map(text).collect()
 }
 
-fn picture(stage: &CodexFixture, name: &str) -> String {
+pub(super) fn picture(stage: &CodexFixture, name: &str) -> String {
     let bytes = png(name);
     fs::write(stage.file(name), &bytes).unwrap();
     format!("data:image/png;base64,{}", STANDARD.encode(bytes))

@@ -9,24 +9,13 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::super::{CodexFixture, assert_completed, thread_of};
-use super::{calling_model, client, last_output, look, picture};
+use super::{calling_model, client, last_output, look, picture, spawn_agent};
 use crate::on_both_releases;
 
 on_both_releases!(
     forked_subagent_is_answered,
     plain_codex_continues_without_the_tools,
 );
-
-/// A model's call that forks a sub-agent from its parent, whatever the name of the tool.
-fn spawn_agent(request: &Request) -> Reply {
-    let names = request.tool_names();
-    let name = names.iter().find(|name| name.ends_with("spawn_agent"));
-    let task = json!({ "message": look("a.png"), "fork_context": true });
-    match name.unwrap().rsplit_once('/') {
-        Some((namespace, name)) => Reply::call_in(namespace, name, task),
-        None => Reply::call("spawn_agent", task),
-    }
-}
 
 /// Codex reports the sub-agent's thread only by the step that began it.
 async fn forked_subagent_is_answered(release: &str) {
