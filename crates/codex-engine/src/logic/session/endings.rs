@@ -8,7 +8,7 @@ use common::timestamp::Now;
 use serde_json::json;
 
 use super::turn::{Phase, RunningTurn, TurnEnd, TurnEnding};
-use super::{Cancellation, CodexLoss, Effect, Session, failure};
+use super::{AbandonedTurn, Cancellation, CodexLoss, Effect, Session, failure};
 use crate::logic::events::EventType;
 
 /// The effects that release the thread of a cancelled session.
@@ -18,6 +18,7 @@ impl Session {
     /// Codex refused the prompt of turn `number`: the turn is dropped, and the previous
     /// state restored.
     pub fn refused(&mut self, number: u64, now: Now) -> Vec<Effect> {
+        self.abandoned.take_if(|turn| turn.number == number);
         let current = self.turns == number;
         let unstarted = |turn: &mut RunningTurn| current && turn.phase != Phase::Started;
         match self.turn.take_if(unstarted) {
@@ -63,10 +64,17 @@ impl Session {
         id.map(Effect::Interrupt).into_iter().collect()
     }
 
-    /// Gives up a turn that does not end, so that the thread can be used again.
+    /// Gives up a turn that does not end, so that the thread can be used again. If Codex begins it
+    /// later, it is interrupted then.
     pub fn abandon(&mut self, why: &str, now: Now) -> Vec<Effect> {
+        let unstarted = self.turn.as_ref().filter(|turn| turn.phase == Phase::Sent);
+        let abandoned = unstarted.map(|turn| AbandonedTurn {
+            number: self.turns,
+            id: turn.id.clone(),
+        });
         let mut effects = self.decline_all(now);
         effects.extend(self.lose(why, now));
+        self.abandoned = abandoned;
         effects
     }
 
@@ -118,6 +126,7 @@ impl Session {
     /// description. The effects are for a Codex that still runs.
     pub fn lose(&mut self, how: &str, now: Now) -> Vec<Effect> {
         self.drop_questions(now);
+        self.abandoned = None;
         // An unsent prompt goes to the next Codex.
         if self.has_unsent_prompt() {
             return Vec::new();
@@ -201,6 +210,7 @@ impl Session {
             }
             return Vec::new();
         };
+        self.abandoned = None;
         // Codex begins a review under one ID and ends it under another. Its history has the latter.
         turn.id = Some(ended.turn.id.clone());
         self.drop_own_questions(now);

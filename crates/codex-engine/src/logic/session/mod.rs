@@ -193,6 +193,14 @@ struct CodexLoss {
     at: SystemTime,
 }
 
+/// A turn that was given up before Codex reported its start.
+#[derive(Debug)]
+struct AbandonedTurn {
+    number: u64,
+    /// Its ID, once Codex has answered the prompt.
+    id: Option<TurnId>,
+}
+
 /// The state machine of a session.
 #[derive(Debug)]
 pub struct Session {
@@ -202,6 +210,8 @@ pub struct Session {
     log: EventLog,
     prompts: Prompts,
     turn: Option<RunningTurn>,
+    /// The last turn that was given up before its start, which Codex may still begin.
+    abandoned: Option<AbandonedTurn>,
     /// The exit of Codex, if the session has not recovered from it.
     lost: Option<CodexLoss>,
     cancelled: Option<Cancellation>,
@@ -241,6 +251,7 @@ impl Session {
             log: EventLog::default(),
             prompts: Prompts::default(),
             turn: None,
+            abandoned: None,
             lost: None,
             cancelled: None,
             actions: Vec::new(),

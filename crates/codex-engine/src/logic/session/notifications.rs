@@ -100,6 +100,11 @@ impl Session {
     /// Handles Codex's acceptance of the prompt of turn `number`. Notifications about the turn,
     /// even of its end, may have arrived before. Removes the end of the previous turn from the log.
     pub fn accepted(&mut self, number: u64, id: TurnId, now: Now) -> Vec<Effect> {
+        let abandoned = self.abandoned.as_mut();
+        if let Some(turn) = abandoned.filter(|turn| turn.number == number) {
+            turn.id = Some(id);
+            return Vec::new();
+        }
         if self.turns != number {
             return Vec::new();
         }
@@ -168,6 +173,10 @@ impl Session {
     }
 
     fn started(&mut self, id: TurnId, now: Now) -> Vec<Effect> {
+        if self.is_abandoned(&id) {
+            self.abandoned = None;
+            return vec![Effect::Interrupt(id)];
+        }
         // A start before the prompt has been sent belongs to a turn that was given up.
         if self.has_unsent_prompt() {
             return Vec::new();
@@ -177,6 +186,7 @@ impl Session {
         let Some(turn) = &mut self.turn else {
             return Vec::new();
         };
+        self.abandoned = None;
         turn.id = Some(id.clone());
         let before = std::mem::replace(&mut turn.phase, Phase::Started);
         if turn.interrupt_wanted && before == Phase::Sent {
@@ -184,6 +194,15 @@ impl Session {
         } else {
             Vec::new()
         }
+    }
+
+    /// Whether a turn that begins is the one that was given up.
+    fn is_abandoned(&self, id: &TurnId) -> bool {
+        let unsent = |turn: &RunningTurn| turn.phase == Phase::Pending;
+        // Codex begins a review under another ID than that of its answer.
+        let is_only_one = !self.is_attached && self.turn.as_ref().is_none_or(unsent);
+        let abandoned = self.abandoned.as_ref();
+        abandoned.is_some_and(|turn| is_only_one || turn.id.as_ref() == Some(id))
     }
 
     /// Begins a turn if another client of Codex has begun one.

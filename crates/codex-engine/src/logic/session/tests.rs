@@ -222,6 +222,11 @@ impl World {
             Event::Accepted => self.session.accepted(self.session.turns(), TurnId(id), now),
             Event::Refused => self.session.refused(self.session.turns(), now),
             Event::Started => {
+                // Codex cannot begin a turn whose prompt it does not have.
+                let id = match self.unsent {
+                    Some(_) => format!("turn-{}", self.session.turns() - 1),
+                    None => id,
+                };
                 let turn = json!({"id": id, "status": "inProgress", "items": []});
                 self.receive("turn/started", json!({"threadId": "t", "turn": turn}))
             }

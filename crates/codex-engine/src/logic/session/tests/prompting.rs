@@ -175,3 +175,47 @@ fn turn_started_before_the_prompt_is_sent_is_another_turn() {
     assert_eq!(world.session.state(), State::Idle);
     assert!(!world.session.sending(1));
 }
+
+#[test]
+fn turn_that_begins_after_it_was_given_up_is_interrupted() {
+    use Event::{Abandon, Accepted, Completed, Interrupt, Prompt, Started, Take};
+    let interrupt = [Effect::Interrupt(TurnId("turn-1".into()))];
+    let ways: [&[Event]; 4] = [
+        &[Prompt, Interrupt, Abandon],
+        &[Prompt, Interrupt, Abandon, Accepted],
+        &[Prompt, Accepted, Interrupt, Abandon],
+        &[Prompt, Interrupt, Abandon, Take],
+    ];
+    for way in ways {
+        let mut world = World::after(way);
+        assert_eq!(world.apply(Started).0, interrupt, "{way:?}");
+        assert_eq!(world.apply(Started).0, [], "{way:?}");
+    }
+    // Codex has refused it, or the next turn has ended: no start of it can come.
+    for way in [
+        &[Prompt, Interrupt, Abandon, Event::Refused] as &[Event],
+        &[Prompt, Interrupt, Abandon, Prompt, Accepted, Completed],
+        &[Prompt, Interrupt, Abandon, Event::Lost],
+    ] {
+        assert_eq!(World::after(way).apply(Started).0, [], "{way:?}");
+    }
+}
+
+#[test]
+fn turn_that_was_given_up_is_not_taken_for_the_next_one() {
+    use Event::{Abandon, Accepted, Completed, Interrupt, Prompt, Started};
+    let mut world = World::after(&[Prompt, Interrupt, Abandon, Prompt]);
+    let first = TurnId("turn-1".into());
+    assert_eq!(world.session.accepted(1, first.clone(), world.now), []);
+    let turn = json!({"threadId": "t", "turn": {"id": "turn-1", "status": "inProgress"}});
+    let effects = world.receive("turn/started", turn);
+    assert_eq!(effects, [Effect::Interrupt(first)]);
+    assert_eq!(world.session.turn_id(), None);
+    world.receive_end("turn-1", "interrupted");
+    assert_eq!(world.session.state(), State::Running);
+    for event in [Accepted, Started, Completed] {
+        assert_eq!(world.apply(event).0, []);
+    }
+    let (turn, outcome) = world.session.outcome().unwrap();
+    assert_eq!((*turn, &outcome.ending), (2, &TurnEnding::Completed));
+}
