@@ -273,6 +273,17 @@ impl Records {
         self.set_turn_state(thread, state);
     }
 
+    /// Records the end of a turn, if its prompt was recorded.
+    fn end_turn(&self, turn: &TurnRef, thread: &ThreadId, outcome: AuditOutcome) {
+        let Some((id, event)) = lock(&self.turns).remove(turn) else {
+            return;
+        };
+        self.finished(id, Event::Turn, Some(thread.as_str()), outcome);
+        if event != Event::Summary {
+            self.turn_ended(thread.as_str(), outcome);
+        }
+    }
+
     fn set_turn_state(&self, thread: &str, state: TurnState) {
         if let Some(thread_id) = thread_name(thread) {
             self.change(move || Change::TurnEnded { thread_id, state });
@@ -494,18 +505,16 @@ impl EngineObserver for Records {
     }
 
     fn ended(&self, turn: &TurnRef, thread: &ThreadId, outcome: &TurnOutcome) {
-        let Some((id, event)) = lock(&self.turns).remove(turn) else {
-            return;
-        };
         let outcome = match &outcome.ending {
             TurnEnding::Completed => AuditOutcome::Succeeded,
             TurnEnding::Interrupted => AuditOutcome::Cancelled,
             TurnEnding::Failed(_) | TurnEnding::Lost(_) => AuditOutcome::Failed,
         };
-        self.finished(id, Event::Turn, Some(thread.as_str()), outcome);
-        if event != Event::Summary {
-            self.turn_ended(thread.as_str(), outcome);
-        }
+        self.end_turn(turn, thread, outcome);
+    }
+
+    fn refused(&self, turn: &TurnRef, thread: &ThreadId) {
+        self.end_turn(turn, thread, AuditOutcome::Failed);
     }
 
     fn discarded(&self, thread: &ThreadId) {

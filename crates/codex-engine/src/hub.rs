@@ -222,14 +222,15 @@ pub(super) async fn run_timer(
 }
 
 fn report_outcome(entry: &Entry, turn: u64, observer: &dyn EngineObserver) {
-    let outcome = entry.look(|machine, _| machine.outcome().cloned());
-    // A refused prompt has no outcome.
-    if let Some((number, outcome)) = outcome
-        && number == turn
-    {
-        let session = entry.id.clone();
-        let turn = TurnRef { session, number };
-        observer.ended(&turn, &entry.thread, &outcome);
+    let last = entry.look(|machine, _| machine.outcome().cloned());
+    let last = last.filter(|(number, _)| *number == turn);
+    let turn = TurnRef {
+        session: entry.id.clone(),
+        number: turn,
+    };
+    match last {
+        Some((_, outcome)) => observer.ended(&turn, &entry.thread, &outcome),
+        None => observer.refused(&turn, &entry.thread),
     }
 }
 

@@ -82,6 +82,11 @@ pub trait EngineObserver: Send + Sync {
         let _ = (turn, thread, outcome);
     }
 
+    /// A turn is over without an outcome: Codex has refused its prompt, or the prompt was withdrawn.
+    fn refused(&self, turn: &TurnRef, thread: &ThreadId) {
+        let _ = (turn, thread);
+    }
+
     /// A thread was not used, and will not be resumed.
     fn discarded(&self, thread: &ThreadId) {
         let _ = thread;

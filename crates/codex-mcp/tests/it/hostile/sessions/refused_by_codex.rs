@@ -1,7 +1,10 @@
 //! Refusals by Codex itself.
 
-use serde_json::json;
+use std::fs;
+
+use serde_json::{Value, json};
 use testkit::fake::{Action, HELLO, Plan};
+use testkit::wait::wait_for;
 
 use super::refusals::{THREAD, works};
 use super::{Sessions, beginning};
@@ -90,6 +93,40 @@ async fn refused_reply_leaves_the_session_unchanged() {
     assert_eq!(sessions.get(&session).await["model"], "fake-model");
     sessions.reply(&session).await;
     assert_eq!(sessions.result(&session).await["output"], HELLO);
+    sessions.finish().await;
+}
+
+#[tokio::test]
+async fn refused_reply_is_recorded_as_failed() {
+    let refuse = Action::Error {
+        code: -32600,
+        message: "no turns today".to_owned(),
+    };
+    let plan = Plan::new().on("turn/start", [refuse]).nth(2);
+    let mut sessions = Sessions::new(&plan).await;
+    let session = sessions.start(json!({})).await;
+    sessions.result(&session).await;
+    let reply = json!({"sessionId": session, "prompt": "go on"});
+    sessions.refused("codex_reply", reply).await;
+    wait_for("the end of the turn in the registry", async || {
+        let listed = sessions.call("codex_threads", json!({})).await;
+        (listed["threads"][0]["last_turn"] == "failed").then_some(())
+    })
+    .await;
+    let directory = sessions.serve.home.atm_home();
+    let file = directory.join(".config/atm/codex-sessions/codex/audit.jsonl");
+    let audit = fs::read_to_string(file).unwrap();
+    let lines = audit
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let [.., begun, ended] = lines.as_slice() else {
+        panic!("{audit}");
+    };
+    let seen = |line: &Value| json!([line["event"], line["outcome"]]);
+    assert_eq!(seen(begun), json!(["codex_reply", "begun"]), "{audit}");
+    assert_eq!(seen(ended), json!(["turn", "failed"]), "{audit}");
+    assert_eq!(begun["id"], ended["id"], "{audit}");
     sessions.finish().await;
 }
 
