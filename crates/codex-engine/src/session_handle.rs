@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use codex_protocol::codex::ThreadId;
 use tokio::sync::watch;
@@ -22,6 +23,13 @@ use super::workspace;
 use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::{Event, FollowCursor, FollowedEvent};
 use crate::logic::session::{SentPrompt, State};
+
+/// How long a request about the questions of a session waits until the session is restored: longer
+/// than the session waits for its client.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long Codex may then take to repeat the questions, which are not all open any more.
+const REPEAT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A session, for holders other than its client: a person at a terminal, a task, or the client of
 /// another engine. The bound of the client that opened the session applies to every holder, and
@@ -215,6 +223,16 @@ impl SessionHandle {
     pub fn sandbox_bound(&self) -> Option<String> {
         let own = self.bound.clone();
         own.or_else(|| self.entry.owner().sandbox_bound)
+    }
+
+    /// Waits, for a short time, until the questions that an earlier host has shown are open in this
+    /// one.
+    pub async fn questions_restored(&self) {
+        let entry = &self.entry;
+        let awaits = || entry.look(|machine, _| machine.awaits_questions());
+        let is_waiting = || awaits() && entry.earlier_record().is_some();
+        entry.wait_while(RESTORE_TIMEOUT, is_waiting).await;
+        entry.wait_while(REPEAT_TIMEOUT, awaits).await;
     }
 
     /// The open questions. Reading them here does not count as showing them to the client.

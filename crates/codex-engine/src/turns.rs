@@ -9,7 +9,6 @@ use codex_protocol::codex::{
 };
 use safe_files::off_runtime;
 use serde_json::Value;
-use tokio::time::timeout;
 
 use super::command::{
     LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnOrigin, TurnRef,
@@ -294,11 +293,8 @@ pub(super) async fn steer(
 /// Waits until Codex has reported the start of the running turn, at most [`START_TIMEOUT`]. Before
 /// the start, the turn's ID may be unknown, and Codex refuses to steer the turn.
 async fn until_started(entry: &Entry) {
-    let mut revision = entry.watch();
     let is_starting = || entry.look(|machine, _| machine.is_starting());
-    // Fails only without the entry, which the caller holds.
-    let starting = async { while is_starting() && revision.changed().await.is_ok() {} };
-    let _ = timeout(START_TIMEOUT, starting).await;
+    entry.wait_while(START_TIMEOUT, is_starting).await;
 }
 
 fn tell(

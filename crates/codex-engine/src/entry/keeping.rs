@@ -90,6 +90,7 @@ impl Entry {
     pub(crate) fn finish_restoring(&self) {
         lock(&self.kept).record = None;
         self.keep();
+        self.revision.send_modify(|revision| *revision += 1);
     }
 
     /// The threads of its sub-agents, as far as the next host is to know them.

@@ -13,6 +13,7 @@ use common::timestamp::Now;
 use serde_json::Value;
 use supervise::clock::now;
 use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 use tracing::Span;
 
 use super::backend::Running;
@@ -382,6 +383,14 @@ impl Entry {
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
+    }
+
+    /// Waits while a condition holds, for at most `limit`.
+    pub(super) async fn wait_while(&self, limit: Duration, holds: impl Fn() -> bool) {
+        let mut revision = self.watch();
+        // Fails only without the entry, which the caller holds.
+        let waiting = async { while holds() && revision.changed().await.is_ok() {} };
+        let _ = timeout(limit, waiting).await;
     }
 
     pub(super) fn watch_news(&self) -> watch::Receiver<u64> {

@@ -209,6 +209,12 @@ impl Session {
         }
     }
 
+    /// Whether Codex has yet to repeat a question that another process has shown.
+    #[must_use]
+    pub fn awaits_questions(&self) -> bool {
+        !self.asked_before.is_empty()
+    }
+
     /// Whether the client's user has dismissed an open question.
     #[must_use]
     pub fn has_dismissed(&self) -> bool {

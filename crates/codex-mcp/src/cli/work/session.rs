@@ -236,6 +236,9 @@ pub(in crate::cli) async fn answer_of(
         Ok(None) => return SessionAnswer::Unknown,
         Err(error) => return refused(error),
     };
+    if matches!(request.act, SessionAct::Look | SessionAct::Answer { .. }) {
+        session.questions_restored().await;
+    }
     match request.act {
         SessionAct::Look => look(&session),
         SessionAct::Events { from } => events(&session, from),

@@ -26,6 +26,7 @@ on_both_releases!(
     step_under_way_is_known,
     prompt_that_was_just_sent_is_not_lost,
     open_question_is_asked_once,
+    question_is_answered_before_its_client_is_back,
     turn_that_ends_without_a_host_is_told,
     result_of_an_ended_turn_is_kept,
     sessions_of_several_clients_continue,
@@ -364,6 +365,32 @@ async fn open_question_is_asked_once(release: &str) {
     let made = std::fs::read_to_string(work.stage.file("made.txt")).unwrap();
     assert_eq!(made, "x\n");
     assert_eq!(work.stage.model.request_count(), 2);
+    work.finish().await;
+}
+
+/// The next host has the session, and waits for its client before it asks Codex for the question.
+async fn question_is_answered_before_its_client_is_back(release: &str) {
+    let touch = Reply::shell(Shell::escalated("echo x >> made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("done")]);
+    let mut work = HostFixture::new(release, script).await;
+    let other = poller(&work.stage, &[]).await;
+    let session = work.client.start("make it", json!({})).await;
+    work.wait_for(&session, "waiting_approval").await;
+    work.client.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    wait_for("the next host", async || {
+        let mut approve = work.stage.program(&["approve", &session]);
+        let output = approve.kill_on_drop(true).output().await.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let is_done = output.status.success();
+        assert!(is_done || said.contains("there is no session"), "{said}");
+        is_done.then_some(())
+    })
+    .await;
+    work.client.client.signal(testkit::Signal::SIGCONT);
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "done", "{ended:#}");
+    assert!(other.client.finish().await.success());
     work.finish().await;
 }
 
