@@ -124,7 +124,11 @@ impl Engine {
                 return;
             }
             let hub = &self.codex.hub;
-            if is_unloadable && unload(hub, &entry).await == UnloadState::Unloaded {
+            let turns = || entry.look(|machine, _| machine.turns());
+            let before = turns();
+            let is_unloaded = is_unloadable && unload(hub, &entry).await == UnloadState::Unloaded;
+            // A turn that has begun meanwhile loads the thread again.
+            if is_unloaded && turns() == before {
                 entry.mark_unloaded();
             }
         }

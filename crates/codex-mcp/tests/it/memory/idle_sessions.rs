@@ -298,6 +298,47 @@ async fn thread_is_resumed_before_its_session_is_forgotten() {
     sessions.finish().await;
 }
 
+/// A turn has loaded the thread again.
+#[tokio::test(start_paused = true)]
+async fn thread_that_is_prompted_while_it_is_unloaded_counts_as_loaded() {
+    let (mut sessions, session) = idle_session().await;
+    let engine = Arc::clone(&sessions.world.engine);
+    let unloading = tokio::spawn(async move { engine.unload_idle(|| false).await });
+    let codex = &mut sessions.world.codex;
+    let list = codex.next_is("thread/backgroundTerminals/list").await;
+    let none = json!({"data": []});
+    codex.send(json!({"id": list["id"], "result": none})).await;
+    let archive = codex.next_is("thread/archive").await;
+
+    let reply = json!({"sessionId": session, "prompt": "more work"});
+    let call = sessions.request("codex_reply", reply).await;
+    let prompt = sessions.world.codex.next_is("turn/start").await;
+    let error = json!({"code": -32600, "message": format!("thread not found: {}", thread(1))});
+    let refusal = json!({"id": prompt["id"], "error": error});
+    sessions.world.codex.send(refusal).await;
+    let resume = sessions.world.codex.next_is("thread/resume").await;
+    sessions.answer_thread(1, &resume).await;
+    sessions.accept_prompt(1).await;
+    sessions.answer(call).await;
+
+    let codex = &mut sessions.world.codex;
+    codex.send(json!({"id": archive["id"], "result": {}})).await;
+    let restore = codex.next_is("thread/unarchive").await;
+    codex.send(json!({"id": restore["id"], "result": {}})).await;
+    unloading.await.unwrap();
+
+    // A thread that is not loaded has no commands to end.
+    let engine = Arc::clone(&sessions.world.engine);
+    let id = SessionId::named(&session);
+    let ending = tokio::spawn(async move { engine.end_terminals(&id).await });
+    let codex = &mut sessions.world.codex;
+    let clean = codex.next_is("thread/backgroundTerminals/clean").await;
+    codex.send(json!({"id": clean["id"], "result": {}})).await;
+    ending.await.unwrap().unwrap();
+    sessions.end(1, "completed").await;
+    sessions.finish().await;
+}
+
 /// Between the halves of unloading it is archived, and would stay so.
 #[tokio::test(start_paused = true)]
 async fn thread_is_restored_before_codex_ends() {
