@@ -81,6 +81,9 @@ pub struct Snapshot {
     /// The branches of the remote, as the remote itself lists them, with their last commits.
     /// Fetched remote-tracking refs are not used.
     pub remote: Probe<BTreeMap<String, String>>,
+    /// Whether a branch of the remote led to the checked-out commit at the start. Only found out if
+    /// a branch of the remote is there now.
+    pub remote_had_tip: bool,
     /// The files that match patterns of criteria, including ignored files, by their paths from the
     /// top. Each has a fingerprint of its content, so that touching a file does not count as a
     /// change.
@@ -261,8 +264,8 @@ impl Snapshot {
     }
 
     /// The branches of the remote that are at the checked-out commit, unless the remote already had
-    /// one there at the start. Empty if all new commits came from elsewhere: then somebody else has
-    /// pushed them.
+    /// that commit at the start. Empty if all new commits came from elsewhere: then somebody else
+    /// has pushed them.
     pub(super) fn pushed<'a>(&'a self, start: &Self) -> Vec<(&'a str, &'a str)> {
         let head = self.head.found();
         let own = head.filter(|head| !head.history.is_foreign());
@@ -273,7 +276,7 @@ impl Snapshot {
             return Vec::new();
         };
         // The remote had this commit already, so another branch for it brings nothing new.
-        if before.values().any(|commit| commit == tip) {
+        if self.remote_had_tip || before.values().any(|commit| commit == tip) {
             return Vec::new();
         }
         let pushed = remote.iter().filter(|(_, commit)| *commit == tip);

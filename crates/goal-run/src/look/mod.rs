@@ -32,7 +32,7 @@ mod remote;
 mod repository;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::Path;
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub struct RepoInspector {
 #[derive(Debug)]
 struct StartState {
     initial: InitialRefs,
+    /// The last commits of the remote's branches.
+    remote_tips: BTreeSet<String>,
     /// `None` if git could not be asked.
     flags: Option<Flags>,
     identity: Option<GithubIdentity>,
@@ -218,12 +220,16 @@ impl RepoInspector {
         let (identity, comments) = self.identify().await?;
         self.at_start = Some(StartState {
             initial,
+            remote_tips: BTreeSet::new(),
             flags: flags.ok(),
             identity,
             comments,
         });
         let snapshot = self.snapshot(None).await;
         self.check(&snapshot)?;
+        if let (Some(at_start), Some(remote)) = (&mut self.at_start, snapshot.remote.found()) {
+            at_start.remote_tips = remote.values().cloned().collect();
+        }
         Ok(snapshot)
     }
 
@@ -377,15 +383,21 @@ impl RepoInspector {
         at_start: &StartState,
         known: Option<&Snapshot>,
     ) -> Snapshot {
-        let (remote, pull_requests) = match known.filter(|known| refs.is_checked_out_in(known)) {
-            Some(known) => (known.remote.clone(), known.pull_requests.clone()),
-            None => futures::join!(
-                self.remote(git, refs.branch.as_deref()),
-                self.pull_requests(refs, at_start)
-            ),
-        };
+        if let Some(known) = known.filter(|known| refs.is_checked_out_in(known)) {
+            return Snapshot {
+                remote: known.remote.clone(),
+                remote_had_tip: known.remote_had_tip,
+                pull_requests: known.pull_requests.clone(),
+                ..Snapshot::default()
+            };
+        }
+        let ((remote, remote_had_tip), pull_requests) = futures::join!(
+            self.remote(git, refs, at_start),
+            self.pull_requests(refs, at_start)
+        );
         Snapshot {
             remote,
+            remote_had_tip,
             pull_requests,
             ..Snapshot::default()
         }
@@ -425,10 +437,28 @@ impl RepoInspector {
         }
     }
 
-    async fn remote(&self, git: &Git, branch: Option<&str>) -> Probe<BTreeMap<String, String>> {
-        match self.needs.pushed {
-            Some(_) => remote::look(&git.with_timeout(self.options.network_timeout), branch).await,
-            None => Probe::default(),
+    /// The branches of the remote, and whether they led to the checked-out commit at the start.
+    async fn remote(
+        &self,
+        git: &Git,
+        refs: &Refs,
+        at_start: &StartState,
+    ) -> (Probe<BTreeMap<String, String>>, bool) {
+        if self.needs.pushed.is_none() {
+            return (Probe::default(), false);
+        }
+        let patient = git.with_timeout(self.options.network_timeout);
+        let remote = remote::look(&patient, refs.branch.as_deref()).await;
+        let is_there = |tip: &&String| {
+            let branches = remote.found();
+            branches.is_some_and(|branches| branches.values().any(|commit| commit == *tip))
+        };
+        let Some(tip) = refs.tip.as_ref().filter(is_there) else {
+            return (remote, false);
+        };
+        match remote::leads_to(git, &at_start.remote_tips, tip).await {
+            Ok(had) => (remote, had),
+            Err(error) => (Probe::Failed(error.to_string()), false),
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Source: git-config(1), git-push(1).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use git_probe as git;
 use git_probe::{Git, GitError};
@@ -86,6 +86,21 @@ pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<Stri
         Ok(branches) => Probe::Found(branches),
         Err(error) => Probe::Failed(format!("cannot list the branches of the remote: {error}")),
     }
+}
+
+/// Whether one of these commits leads to `commit`. Those that are not here do not count.
+pub(super) async fn leads_to(
+    git: &Git,
+    tips: &BTreeSet<String>,
+    commit: &str,
+) -> Result<bool, GitError> {
+    if tips.is_empty() || tips.contains(commit) {
+        return Ok(!tips.is_empty());
+    }
+    let exclusions = tips.iter().map(|tip| format!("^{tip}\n"));
+    let input = format!("{commit}\n{}", exclusions.collect::<String>());
+    let question = ["rev-list", "--max-count=1", "--ignore-missing", "--stdin"];
+    Ok(git.output(&question, input.as_bytes()).await?.is_empty())
 }
 
 /// Settings by their keys, the last of several values.

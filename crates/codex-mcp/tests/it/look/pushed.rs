@@ -130,6 +130,24 @@ async fn commit_of_the_remote_is_not_pushed_under_another_name() {
 }
 
 #[tokio::test]
+async fn earlier_commit_of_the_remote_is_not_pushed_under_another_name() {
+    let scene = Scene::new();
+    scene.with_remote();
+    scene.commit("a");
+    scene.git(&["push", "--quiet"]);
+    let run = scene.run(&["pushed"]).await;
+    scene.git(&["checkout", "--quiet", "HEAD~1"]);
+    scene.git(&["push", "--quiet", "origin", "HEAD:refs/heads/x"]);
+    run.assert_first(
+        &run.judged().await,
+        "no: the remote had the checked-out commit",
+    );
+    scene.commit("b");
+    scene.git(&["push", "--quiet", "origin", "HEAD:refs/heads/y"]);
+    run.assert_first(&run.judged().await, "yes: \"y\" of the remote is at");
+}
+
+#[tokio::test]
 async fn branches_of_others_are_not_new() {
     let scene = Scene::new();
     let bare = scene.with_remote();

@@ -106,6 +106,7 @@ fn start() -> Snapshot {
         ]),
         branch_changes: BTreeMap::new(),
         remote: map(&[("main", "aaaa"), ("old", "0000")]),
+        remote_had_tip: false,
         files: map(&[("src/a.rs", "1")]),
         pull_requests: requests(&[]),
         comments: BTreeMap::from([(ISSUE.parse().unwrap(), comments(&[(1, Age::Old)]))]),
@@ -137,6 +138,7 @@ fn done() -> Snapshot {
             ["main", "x"].map(|name| (name.parse().unwrap(), changes(&["src/b.rs", "users.txt"]))),
         ),
         remote: map(&[("main", "bbbb"), ("old", "0000")]),
+        remote_had_tip: false,
         files: map(&[("src/a.rs", "1"), ("src/b.rs", "1")]),
         pull_requests: requests(&[(12, Age::New)]),
         comments: BTreeMap::from([(
@@ -339,8 +341,11 @@ fn old_commit_on_a_new_branch_of_the_remote_is_no_push() {
         let verdict = verdict(&["pushed"], &start(), now, Preexisting::Ignored);
         told(&verdict.iter().next().unwrap().finding)
     };
-    for commit in ["aaaa", "0000"] {
-        let now = at(commit);
+    let below_main = Snapshot {
+        remote_had_tip: true,
+        ..at("cccc")
+    };
+    for now in [at("aaaa"), at("0000"), below_main] {
         assert_eq!(
             finding(&now),
             "not yet:   the remote had the checked-out commit at the start | \
