@@ -1,6 +1,6 @@
 //! The git program, for one repository.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -179,9 +179,11 @@ impl Git {
         self.view.path()
     }
 
-    /// Whether each change of a ref must have left an entry in its reflog.
-    pub fn has_all_reflogs(&self) -> bool {
-        self.view.has_private_logs()
+    /// The refs of the private git directory whose reflogs are read in place of the repository's:
+    /// each change of one of them must have left an entry there. `None` if the repository's are
+    /// read.
+    pub fn private_refs(&self) -> Option<BTreeMap<String, String>> {
+        self.view.private_refs()
     }
 
     /// Sets a variable on top of our environment.

@@ -16,14 +16,16 @@
 //!
 //! Source: gitrepository-layout(5), git-config(1).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use common::sync::lock;
 use safe_files::directory_lock::{DirectoryLock, LOCK};
 use safe_files::state_directory::make_directory;
 use safe_files::untrusted_file::{Links, read};
@@ -104,8 +106,9 @@ pub(super) struct View {
     directory: TempDir,
     /// Released after the directory is removed.
     _lock: DirectoryLock,
-    /// Whether the reflogs are those of a private git directory.
-    has_private_logs: AtomicBool,
+    /// The refs of the private git directory from which the reflogs are; `None` if they are the
+    /// repository's own.
+    private_refs: Mutex<Option<BTreeMap<String, String>>>,
 }
 
 impl View {
@@ -118,7 +121,7 @@ impl View {
         let view = Self {
             directory,
             _lock: lock,
-            has_private_logs: AtomicBool::new(false),
+            private_refs: Mutex::default(),
         };
         for name in SHARED {
             view.link(name, &layout.common_dir.join(name))?;
@@ -157,19 +160,30 @@ impl View {
         fs::rename(&new, self.path().join("HEAD"))
     }
 
-    /// Reads the reflogs from another directory from now on.
-    pub(super) fn take_logs_from(&self, logs: &Path) -> io::Result<()> {
+    /// Reads the reflogs of a private git directory, which has these refs, from now on.
+    pub(super) fn take_logs_from(
+        &self,
+        logs: &Path,
+        refs: &BTreeMap<String, String>,
+    ) -> io::Result<()> {
         for name in ["HEAD", "refs"] {
             let link = format!("logs/{name}");
             fs::remove_file(self.path().join(&link))?;
             self.link(&link, &logs.join(name))?;
         }
-        self.has_private_logs.store(true, Ordering::Relaxed);
+        *lock(&self.private_refs) = Some(refs.clone());
         Ok(())
     }
 
-    pub(super) fn has_private_logs(&self) -> bool {
-        self.has_private_logs.load(Ordering::Relaxed)
+    /// Notes the refs that the private git directory has now, if the reflogs are read from there.
+    pub(super) fn note_private_refs(&self, refs: &BTreeMap<String, String>) {
+        if let Some(noted) = &mut *lock(&self.private_refs) {
+            noted.clone_from(refs);
+        }
+    }
+
+    pub(super) fn private_refs(&self) -> Option<BTreeMap<String, String>> {
+        lock(&self.private_refs).clone()
     }
 
     fn link(&self, name: &str, target: &Path) -> io::Result<()> {

@@ -200,7 +200,8 @@ impl PrivateGit {
         private.first = private.synced.refs.clone();
         remove_tree(&private.directory.join(KEPT))?;
         remove_file(&private.directory.join(RETRY))?;
-        let logs = private.git.view.take_logs_from(&private.logs());
+        let (view, refs) = (&private.git.view, &private.synced.refs.all);
+        let logs = view.take_logs_from(&private.logs(), refs);
         logs.map_err(GitError::View)?;
         Ok(private)
     }

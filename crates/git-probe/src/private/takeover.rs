@@ -146,6 +146,7 @@ impl PrivateGit {
             _ => stamp(&self.path().join("index")),
         };
         self.copy_logs()?;
+        self.git.view.note_private_refs(&theirs.all);
         if theirs == self.synced.refs && index == self.synced.index {
             Journal::remove(&self.directory)?;
             return Ok(Some(Takeover::nothing()));

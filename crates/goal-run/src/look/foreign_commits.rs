@@ -8,6 +8,11 @@
 //! Without reflogs (`core.logAllRefUpdates=false`), all commits count as local. So do commits that
 //! a `git pull URL` merges without a fast-forward, which leaves no separate entry.
 //!
+//! In a run that commits, the reflogs are those of the private git directory. A tip of Codex's
+//! without an entry is foreign, as its reflog was emptied. Changes that others make in the
+//! repository meanwhile leave no entry there: a branch that they move counts as local, a remote
+//! branch as fetched.
+//!
 //! Source: git-reflog(1), and the notes that git writes: `update by push`, `fetch …`, `pull …:
 //! Fast-forward`, `pull … (pick): SUBJECT`, `commit (amend): SUBJECT`.
 
@@ -104,27 +109,34 @@ pub(super) async fn foreign_commits(
         let tips: Vec<&str> = arrived.iter().map(|entry| entry.commit.as_str()).collect();
         foreign_commits.extend(initial.since(git, &tips, &local_before).await?);
     }
-    if git.has_all_reflogs() {
-        let tips_without_reflog = tips_without_reflog(initial, refs, &entries);
-        foreign_commits.extend(initial.since(git, &tips_without_reflog, &[]).await?);
+    if let Some(private) = git.private_refs() {
+        let is_of_codex = |(name, commit): &(&String, &String)| private.get(*name) == Some(*commit);
+        let told: HashSet<&str> = entries.iter().map(|entry| entry.commit.as_str()).collect();
+        let untold = moved(initial, refs).filter(|(_, commit)| !told.contains(commit.as_str()));
+        let (of_codex, of_others): (Vec<_>, Vec<_>) = untold.partition(is_of_codex);
+        // Every change of these was logged: the reflog was emptied.
+        let emptied: Vec<&str> = of_codex.iter().map(|(_, commit)| commit.as_str()).collect();
+        foreign_commits.extend(initial.since(git, &emptied, &[]).await?);
+        // What was made here may come back with what others have made on top of it.
+        let fetched = of_others
+            .iter()
+            .filter(|(name, _)| name.starts_with(REMOTES));
+        let fetched: Vec<&str> = fetched.map(|(_, commit)| commit.as_str()).collect();
+        let made_here = local(&entries, |_| true);
+        foreign_commits.extend(initial.since(git, &fetched, &made_here).await?);
     }
     Ok(foreign_commits)
 }
 
-/// The tips that no reflog leads to, where every change of a ref is logged: the reflog was
-/// emptied.
-fn tips_without_reflog<'a>(
-    initial: &InitialRefs,
+/// The branches and remote branches that have moved since the start.
+fn moved<'a>(
+    initial: &'a InitialRefs,
     refs: &'a Refs,
-    entries: &[ReflogEntry],
-) -> Vec<&'a str> {
-    let told: HashSet<&str> = entries.iter().map(|entry| entry.commit.as_str()).collect();
-    let moved = refs.all.iter().filter(|(name, commit)| {
+) -> impl Iterator<Item = (&'a String, &'a String)> {
+    refs.all.iter().filter(move |(name, commit)| {
         let is_branch = name.starts_with(BRANCHES) || name.starts_with(REMOTES);
         is_branch && initial.refs.all.get(*name) != Some(*commit)
-    });
-    let moved = moved.map(|(_, commit)| commit.as_str());
-    moved.filter(|commit| !told.contains(commit)).collect()
+    })
 }
 
 /// The commits that were here before `arrived`. Within a second only entries of one ref have
@@ -140,10 +152,15 @@ fn local_before<'a>(
         };
         entry.time < time || arrived.iter().any(in_one_ref)
     };
+    local(entries, before)
+}
+
+/// The commits that were made here, of the wanted entries.
+fn local(entries: &[ReflogEntry], is_wanted: impl Fn(&&ReflogEntry) -> bool) -> Vec<&str> {
     let commits: BTreeSet<&str> = entries
         .iter()
         .filter(|entry| entry.origin == Origin::Local)
-        .filter(before)
+        .filter(is_wanted)
         .map(|entry| entry.commit.as_str())
         .collect();
     commits.into_iter().collect()
@@ -160,14 +177,8 @@ async fn unknown_at_start(
         .filter(|entry| entry.origin == Origin::Foreign);
     let fetched: BTreeSet<&str> = fetched.map(|entry| entry.commit.as_str()).collect();
     let fetched: Vec<&str> = fetched.into_iter().collect();
-    match fetched.is_empty() {
-        true => Ok(HashSet::new()),
-        false => Ok(initial
-            .since(git, &fetched, &[])
-            .await?
-            .into_iter()
-            .collect()),
-    }
+    let unknown = initial.since(git, &fetched, &[]).await?;
+    Ok(unknown.into_iter().collect())
 }
 
 /// The reflogs of HEAD and of the refs that have moved since the start.
@@ -176,10 +187,7 @@ async fn entries(
     initial: &InitialRefs,
     refs: &Refs,
 ) -> Result<Vec<ReflogEntry>, GitError> {
-    let moved = refs.all.iter().filter(|(name, commit)| {
-        let is_branch = name.starts_with(BRANCHES) || name.starts_with(REMOTES);
-        is_branch && initial.refs.all.get(*name) != Some(*commit)
-    });
+    let moved = moved(initial, refs);
     let moved = moved.map(|(name, _)| name.as_str()).take(REFS_LIMIT);
     let names = ["HEAD"].into_iter().chain(moved);
     let input: String = names.map(|name| format!("{name}\n")).collect();

@@ -42,6 +42,9 @@ impl InitialRefs {
         tips: &[&str],
         more: &[&str],
     ) -> Result<Vec<String>, GitError> {
+        if tips.is_empty() {
+            return Ok(Vec::new());
+        }
         let tips = tips.iter().map(|tip| format!("{tip}\n"));
         let more = more.iter().map(|tip| format!("^{tip}\n"));
         let input: String = tips.chain(more).chain([self.exclusions.clone()]).collect();

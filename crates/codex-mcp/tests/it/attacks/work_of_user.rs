@@ -98,6 +98,37 @@ async fn commits_of_the_user_during_a_run_stay() {
     assert!(stderr.contains("refs/codex-mcp"), "{stderr}");
 }
 
+/// In the second turn, the user commits on top of Codex's commit, and fetches a commit that somebody
+/// else has made on top of it.
+#[tokio::test]
+async fn commits_below_those_of_others_count() {
+    let wait = "touch second; until [ -e mine.txt ]; do sleep 0.01; done";
+    let script = Script::new()
+        .on("not complete", [Reply::shell(wait), Reply::say("Done.")])
+        .otherwise([commit("a.txt"), Reply::say("One.")]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let users = async {
+        let git = |args: &[&str]| stage.home.git(args);
+        wait_for_file(&stage.home.work().join("second")).await;
+        let theirs = git(&["commit-tree", "-p", "main", "-m", "theirs", "main^{tree}"]);
+        git(&["update-ref", "refs/remotes/origin/main", &theirs]);
+        git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+        fs::write(stage.home.work().join("mine.txt"), "").unwrap();
+    };
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=2",
+        "--max-turns",
+        "2",
+    ];
+    let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
+    assert_eq!(code, Some(0), "{result:#}\n{stderr}");
+    assert_eq!(result["turns"], 2, "{result:#}");
+}
+
 #[tokio::test]
 async fn files_that_the_user_stages_during_a_run_stay_staged() {
     let script = Script::new().otherwise([
