@@ -410,12 +410,12 @@ impl PrivateGit {
         let mut lines = plan.updates.concat();
         let (mut rewritten, mut refused) = (Vec::new(), Vec::new());
         for (name, old) in &plan.rewritten {
-            let own = name.strip_prefix("refs/").unwrap_or(name);
-            let kept = aside.keep(&format!("before/{own}"));
-            lines.push_str(&format!("update {kept} {old}\n"));
+            let kept = aside.keep_former(name, old);
+            let last = kept.last().map(|kept| format!("update {kept} {old}\n"));
+            lines.extend(last);
             rewritten.push(format!(
-                "Codex has rewritten {name}: the commits that it had before the run are kept at \
-                 {kept}"
+                "Codex has rewritten {name}: the commits that it had before the run are kept at {}",
+                kept.join(", ")
             ));
         }
         for RefusedRef { name, id, why } in &plan.refused {
