@@ -171,6 +171,7 @@ impl PrivateGit {
         let mut aside = AsideRefs::of_run(&self.git, self.run()).await?;
         if plan.keeps_checkout {
             self.move_refs(&mut plan, &mut aside).await?;
+            self.note_moved(&plan, &theirs)?;
             self.keep_aside(&mut plan, &mut aside, &theirs).await?;
             Journal::remove(&self.directory)?;
         } else {
@@ -292,6 +293,17 @@ impl PrivateGit {
             };
         }
         theirs
+    }
+
+    /// Records the refs that were moved though the checkout stays: in the next takeover, they are
+    /// not changed by another process.
+    fn note_moved(&mut self, plan: &Plan, theirs: &Refs) -> io::Result<()> {
+        for name in plan.changed() {
+            if let Some(id) = theirs.all.get(name) {
+                self.synced.refs.all.insert(name.to_owned(), id.clone());
+            }
+        }
+        self.save()
     }
 
     /// Puts the new index in place, and records that the takeover is complete.

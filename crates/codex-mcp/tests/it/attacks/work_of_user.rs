@@ -48,6 +48,21 @@ async fn commits_are_made_with_the_users_hooks_and_settings() {
     assert_eq!(fs::read_dir(left).unwrap().count(), 0, "{stderr}");
 }
 
+/// Commits in the repository once the run has begun, and then writes `mine.txt`.
+async fn commit_as_user(stage: &RepositoryFixture) {
+    let git = stage.home.state_home().join("codex-mcp/git-private");
+    let is_ready = |run: fs::DirEntry| run.path().join("synced.json").exists();
+    let runs = || fs::read_dir(&git).into_iter().flatten().flatten();
+    wait_for("the beginning of the run", async || {
+        runs().any(is_ready).then_some(())
+    })
+    .await;
+    stage
+        .home
+        .git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+    fs::write(stage.home.work().join("mine.txt"), "").unwrap();
+}
+
 /// The user works in the same repository while Codex works.
 #[tokio::test]
 async fn commits_of_the_user_during_a_run_stay() {
@@ -58,19 +73,6 @@ async fn commits_of_the_user_during_a_run_stay() {
         Reply::say("Done."),
     ]);
     let stage = RepositoryFixture::new(release, script).await;
-    let users = async {
-        let git = stage.home.state_home().join("codex-mcp/git-private");
-        let is_ready = |run: fs::DirEntry| run.path().join("synced.json").exists();
-        let runs = || fs::read_dir(&git).into_iter().flatten().flatten();
-        wait_for("the beginning of the run", async || {
-            runs().any(is_ready).then_some(())
-        })
-        .await;
-        stage
-            .home
-            .git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
-        fs::write(stage.home.work().join("mine.txt"), "").unwrap();
-    };
     let args = [
         "x",
         "--sandbox",
@@ -80,6 +82,7 @@ async fn commits_of_the_user_during_a_run_stay() {
         "--max-turns",
         "1",
     ];
+    let users = commit_as_user(&stage);
     let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     assert_eq!(
@@ -96,6 +99,41 @@ async fn commits_of_the_user_during_a_run_stay() {
         "{result:#}"
     );
     assert!(stderr.contains("refs/codex-mcp"), "{stderr}");
+}
+
+/// In the first turn, the user commits on the checked-out branch, which is not moved then.
+#[tokio::test]
+async fn other_branches_are_moved_in_each_turn() {
+    let more = "git update-ref refs/heads/side \
+                \"$(git commit-tree -p side -m two 'side^{tree}')\"";
+    let script = Script::new()
+        .on("not complete", [Reply::shell(more), Reply::say("Two.")])
+        .otherwise([
+            commit("a.txt"),
+            Reply::shell("git branch side; until [ -e mine.txt ]; do sleep 0.01; done"),
+            Reply::say("One."),
+        ]);
+    let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
+    let args = [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        "commits=3",
+        "--max-turns",
+        "2",
+    ];
+    let users = commit_as_user(&stage);
+    let ((_, result, stderr), ()) = tokio::join!(stage.run(&args), users);
+    let git = |args: &[&str]| stage.home.git(args);
+    assert_eq!(
+        git(&["log", "--format=%s", "side"]),
+        "two\na.txt\nStart",
+        "{result:#}\n{stderr}"
+    );
+    assert_eq!(git(&["log", "--format=%s", "main"]), "mine\nStart");
+    let warnings = result["warnings"].to_string();
+    assert!(!warnings.contains("refs/heads/side"), "{warnings}");
 }
 
 /// In the second turn, the user commits on top of Codex's commit, and fetches a commit that somebody
