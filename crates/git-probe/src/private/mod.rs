@@ -50,6 +50,8 @@ mod plan;
 mod refs;
 mod remove;
 mod takeover;
+#[cfg(test)]
+mod tests;
 mod tracking;
 mod trees;
 
@@ -114,7 +116,8 @@ const BASE: &str = "index.base";
 /// exists, the caller has been told of the directory.
 const KEPT: &str = "kept";
 
-/// A file next to [`KEPT`], present if a takeover has failed: the next run tries again.
+/// A file next to [`KEPT`], present if a takeover has failed or was skipped: the next run tries
+/// again.
 const RETRY: &str = "retry";
 
 /// The most that is read of an index, or of git's listing of one, in bytes.
@@ -155,7 +158,7 @@ pub struct PrivateGit {
     /// The common refs when this process opened the directory; empty in the recovery of an
     /// interrupted run.
     first: Refs,
-    /// Whether a takeover has begun and not been completed.
+    /// Whether a takeover has begun and not been completed, or was skipped.
     takeover_incomplete: bool,
     /// The directories that Codex's commits make submodules, which were refused.
     refused: Vec<PathBuf>,
@@ -250,6 +253,16 @@ impl PrivateGit {
             ("GIT_COMMON_DIR", self.common()),
             ("GIT_WORK_TREE", self.git.root().to_owned()),
         ]
+    }
+
+    /// Leaves what Codex has made since the last takeover to the next run, as Codex's commands may
+    /// still be running.
+    pub fn skip_takeover(&mut self) {
+        let refs = self.refs();
+        let is_same = refs.is_ok_and(|refs| refs.are_same_locally(&self.synced.refs));
+        if !is_same || index::stamp(&self.path().join("index")) != self.synced.index {
+            self.takeover_incomplete = true;
+        }
     }
 
     /// Returns a message for the user with the reason why the directory stays when this is dropped;

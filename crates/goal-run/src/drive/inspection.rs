@@ -88,6 +88,9 @@ impl<W: Watcher> Driver<'_, W> {
 
     /// The inspection to report when Codex's background processes could not be stopped.
     fn failed_inspection(&mut self, error: &PauseError) -> Inspection {
+        if let Some(private) = &mut self.private {
+            private.skip_takeover();
+        }
         let why = format!("{error}. The repository was not looked at");
         let now = self.inspector.failed_snapshot(&why);
         self.verdict = self.judge(&now);

@@ -1,0 +1,137 @@
+//! Private git directories of a real repository.
+
+use std::process::Command;
+use std::time::Duration;
+
+use supervise::spawn::set_guard_executable;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::Bounds;
+
+struct Repository {
+    _temporary: tempfile::TempDir,
+    env: Vec<(OsString, OsString)>,
+    top: PathBuf,
+    git: Git,
+}
+
+impl Repository {
+    /// A repository with one commit on `main`.
+    async fn new() -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path().canonicalize().unwrap();
+        let top = root.join("top");
+        let env = [
+            ("HOME", root.clone().into_os_string()),
+            ("XDG_STATE_HOME", root.join("state").into()),
+            ("XDG_CONFIG_HOME", root.join("config").into()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("GIT_AUTHOR_NAME", "x".into()),
+            ("GIT_AUTHOR_EMAIL", "x@example.com".into()),
+            ("GIT_COMMITTER_NAME", "x".into()),
+            ("GIT_COMMITTER_EMAIL", "x@example.com".into()),
+        ];
+        let env = env.map(|(name, value)| (OsString::from(name), value));
+        let run = |directory: &Path, args: &[&str]| text(command(directory, &env, args));
+        run(&root, &["init", "--quiet", "--initial-branch=main", "top"]);
+        let commit = ["commit", "--quiet", "--allow-empty", "--message", "start"];
+        run(&top, &commit);
+        // The binary of the workspace lies above the one of these tests.
+        let tests = std::env::current_exe().unwrap();
+        let directory = tests.parent().and_then(Path::parent).unwrap();
+        set_guard_executable(&directory.join("codex-mcp"));
+        let bounds = Bounds {
+            timeout: Duration::from_secs(30),
+            limit: 1024 * 1024,
+            halt: CancellationToken::new(),
+        };
+        let git = Git::begin(&top, &env, bounds).await.unwrap();
+        Self {
+            _temporary: temporary,
+            env: env.into(),
+            top,
+            git,
+        }
+    }
+
+    async fn open(&self, run: &str) -> PrivateGit {
+        PrivateGit::open(&self.git, run).await.unwrap()
+    }
+
+    /// Runs git as the user.
+    fn git(&self, args: &[&str]) -> String {
+        text(command(&self.top, &self.env, args))
+    }
+
+    /// Runs git as Codex does.
+    fn git_of_codex(&self, private: &PrivateGit, args: &[&str]) -> String {
+        let mut command = command(&self.top, &self.env, args);
+        command.envs(private.variables());
+        text(command)
+    }
+
+    /// Commits a file of this name as Codex does.
+    fn commit_as_codex(&self, private: &PrivateGit, file: &str) {
+        fs::write(self.top.join(file), file).unwrap();
+        self.git_of_codex(private, &["add", file]);
+        self.git_of_codex(private, &["commit", "--quiet", "--message", file]);
+    }
+}
+
+fn command(directory: &Path, env: &[(OsString, OsString)], args: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    command.args(args).current_dir(directory);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+fn text(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn second_attempt_keeps_the_commits_from_before_the_first() {
+    let repository = Repository::new().await;
+    let before = repository.git(&["rev-parse", "main"]);
+    let mut warnings = Vec::new();
+    for attempt in ["one", "two"] {
+        let mut private = repository.open("run").await;
+        let amend = ["commit", "--quiet", "--amend", "--allow-empty"];
+        let amend = [&amend[..], &["--message", attempt]].concat();
+        repository.git_of_codex(&private, &amend);
+        let takeover = private.take_over(&CancellationToken::new()).await.unwrap();
+        warnings = takeover.warnings;
+    }
+    let kept = "refs/codex-mcp/run/before/heads/main";
+    assert_eq!(repository.git(&["rev-parse", kept]), before);
+    assert!(
+        warnings.iter().any(|warning| warning.contains(kept)),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn commits_of_a_skipped_takeover_are_imported_by_the_next_run() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("first").await;
+    repository.commit_as_codex(&private, "a.txt");
+    private.skip_takeover();
+    assert!(private.keep().is_some());
+    drop(private);
+    let warnings = recover(&repository.git, "second", &CancellationToken::new()).await;
+    let tip = repository.git(&["log", "-1", "--format=%s", "main"]);
+    assert_eq!(tip, "a.txt", "{warnings:?}");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn nothing_is_kept_if_a_skipped_takeover_had_nothing_to_take() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("run").await;
+    private.skip_takeover();
+    assert_eq!(private.keep(), None);
+}
