@@ -20,9 +20,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use safe_files::untrusted_file::{Links, read};
+use supervise::short_lived::Extent;
 use tokio::time::sleep;
 
 use super::{INDEX_LIMIT, remove_file};
+use crate::invocation::answered;
 use crate::{Git, GitError};
 
 const LIST: &[&str] = &["ls-files", "-z", "--stage"];
@@ -123,10 +125,10 @@ impl IndexListing {
         Ok(Self(git.output(LIST, &[]).await?))
     }
 
-    /// The entries of the private index, which is first copied to `copy`. `quarantine` is git with
-    /// access to the private directory's objects.
+    /// The entries of the private index, which is first copied to `copy`. `git` has no objects: it
+    /// would read the trees of a sparse index, which can lead to any number of paths.
     pub(super) async fn of_private(
-        quarantine: &Git,
+        mut git: Git,
         private: &Path,
         copy: &Path,
     ) -> Result<Self, GitError> {
@@ -135,9 +137,21 @@ impl IndexListing {
             Err(error) if error.is_not_found() => return Ok(Self::default()),
             Err(error) => return Err(io::Error::other(error).into()),
         }
-        let mut quarantine = quarantine.clone();
-        quarantine.set("GIT_INDEX_FILE", copy);
-        Ok(Self(quarantine.output(LIST, &[]).await?))
+        git.set("GIT_INDEX_FILE", copy);
+        let heard = git.run(LIST, &[]).await?;
+        answered(&heard)?;
+        if heard.extent == Extent::Cut {
+            return Err(GitError::TooMuch);
+        }
+        // Git omits what is below a tree that it cannot read, and exits with 0.
+        let words = String::from_utf8_lossy(&heard.stderr);
+        match words.lines().find(|line| line.starts_with("error: ")) {
+            Some(line) => {
+                let why = format!("git cannot read Codex's index, which may be sparse: {line}");
+                Err(io::Error::other(why).into())
+            }
+            None => Ok(Self(heard.stdout)),
+        }
     }
 }
 

@@ -65,10 +65,16 @@ impl<'a> Transfer<'a> {
         Ok(Self { git, directory })
     }
 
-    /// Git in the quarantine, where the private directory's objects can be read.
-    pub(super) fn quarantine(&self, private: &Path) -> Result<Git, GitError> {
-        self.fill_quarantine(private).map_err(GitError::View)?;
-        Ok(self.git_in("quarantine"))
+    /// Takes the private directory's objects into the quarantine.
+    pub(super) fn quarantine(&self, private: &Path) -> Result<(), GitError> {
+        self.fill_quarantine(private).map_err(GitError::View)
+    }
+
+    /// Git in a directory without objects.
+    pub(super) fn without_objects(&self) -> Result<Git, GitError> {
+        let path = self.begin("empty").map_err(GitError::View)?;
+        make_directory(&path.join("objects")).map_err(GitError::View)?;
+        Ok(self.git_in("empty"))
     }
 
     /// Creates a git directory at `target` with the private directory's refs and objects, and

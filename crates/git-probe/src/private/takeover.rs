@@ -338,12 +338,15 @@ impl PrivateGit {
         let has_moved = now.head != self.synced.refs.head && now.head != theirs.head;
         let private = self.path();
         let transfer = Transfer::new(&self.git, &self.directory)?;
-        let quarantine = transfer.quarantine(&private)?;
+        transfer.quarantine(&private)?;
         let copy = self.directory.join(INDEX_COPY);
         let base = IndexListing(fs::read(self.directory.join(BASE))?);
         let staged = match index == self.synced.index.as_deref() || has_moved {
             true => IndexListing(base.0.clone()),
-            false => IndexListing::of_private(&quarantine, &private, &copy).await?,
+            false => {
+                let git = transfer.without_objects()?;
+                IndexListing::of_private(git, &private, &copy).await?
+            }
         };
         let difference = Difference::read(&staged, &base, &self.git, self.id_length()).await?;
         let wanted = wanted(&self.synced.refs, theirs, &difference);

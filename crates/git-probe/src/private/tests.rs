@@ -135,3 +135,31 @@ async fn nothing_is_kept_if_a_skipped_takeover_had_nothing_to_take() {
     private.skip_takeover();
     assert_eq!(private.keep(), None);
 }
+
+/// In a sparse index, a tree stands for the files below it.
+#[tokio::test]
+async fn sparse_index_is_refused() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("run").await;
+    fs::create_dir(repository.top.join("d")).unwrap();
+    repository.commit_as_codex(&private, "d/a.txt");
+    fs::write(private.path().join("info/sparse-checkout"), "/*\n!/*/\n").unwrap();
+    let sparse = [
+        "-c",
+        "core.sparseCheckout=true",
+        "-c",
+        "core.sparseCheckoutCone=true",
+        "-c",
+        "index.sparse=true",
+        "read-tree",
+        "-mu",
+        "HEAD",
+    ];
+    repository.git_of_codex(&private, &sparse);
+    let index = fs::read(private.path().join("index")).unwrap();
+    assert!(index.windows(4).any(|bytes| bytes == b"sdir"));
+    let refused = private.take_over(&CancellationToken::new()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("which may be sparse"), "{refused}");
+    assert_eq!(repository.git(&["rev-list", "--count", "main"]), "1");
+}
