@@ -335,7 +335,12 @@ impl RunAttempt<'_> {
                 stop: &self.cancel.token,
                 templates: &chosen.templates,
                 evidence: Some(evidence),
-                warnings: [chosen.warnings, not_noted].concat(),
+                warnings: [
+                    Vec::from_iter(restart_warning(self.job)),
+                    chosen.warnings,
+                    not_noted,
+                ]
+                .concat(),
                 submodules,
                 name: self.job.summary.id.to_string(),
             };
@@ -399,6 +404,16 @@ impl RunAttempt<'_> {
             0
         })
     }
+}
+
+/// The warning that the result does not cover what an earlier attempt has done.
+fn restart_warning(job: &Job) -> Option<String> {
+    let has_begun = job.counted_attempts() > 1 && job.summary.session_id.is_some();
+    has_begun.then(|| {
+        "the run began again after its worker was lost: what it had made or changed by then counts \
+         as preexisting, and diff_within does not cover it"
+            .to_owned()
+    })
 }
 
 /// Sends the notifications of a run that was cancelled just as it was being put back to wait for a

@@ -498,6 +498,8 @@ async fn retryable_run_whose_worker_is_killed_continues_in_its_thread() {
     assert_eq!(status["result"]["ok"], true, "{status:#}");
     assert_eq!(status["attempts"], 2);
     assert_eq!(status["session_id"], thread["session_id"]);
+    let warnings = status["result"]["warnings"].to_string();
+    assert!(warnings.contains("began again after"), "{warnings}");
     let asked = stage.model.requests().pop().unwrap();
     let prompts = asked.user_messages().into_iter();
     assert_eq!(
