@@ -107,7 +107,7 @@ enum ScanError {
 /// The bounds of a scan.
 struct ScanBounds {
     deadline: Instant,
-    pub halt: CancellationToken,
+    halt: CancellationToken,
 }
 
 struct Walk<'a> {

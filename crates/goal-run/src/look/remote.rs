@@ -25,7 +25,7 @@ const DEFAULT: &str = "origin";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remote {
     /// A remote or an address.
-    InitialRefs(String),
+    Known(String),
     /// A remote that does not exist.
     Missing(String),
 }
@@ -50,7 +50,7 @@ pub(super) async fn check(git: &Git, needs: &Needs) -> Result<(), LookError> {
     };
     let criterion = criterion.clone();
     match remote {
-        Ok(Remote::InitialRefs(_)) => Ok(()),
+        Ok(Remote::Known(_)) => Ok(()),
         Ok(Remote::Missing(remote)) => Err(LookError::NoRemote { criterion, remote }),
         Err(error) => Err(LookError::Start {
             criterion,
@@ -68,7 +68,7 @@ async fn any(git: &Git) -> Result<Remote, GitError> {
     let remotes = git.text(&["remote"], &[]).await?;
     let first = remotes.lines().next();
     Ok(match first {
-        Some(name) => Remote::InitialRefs(name.to_owned()),
+        Some(name) => Remote::Known(name.to_owned()),
         None => Remote::Missing(DEFAULT.to_owned()),
     })
 }
@@ -76,7 +76,7 @@ async fn any(git: &Git) -> Result<Remote, GitError> {
 /// The branches of the remote.
 pub(super) async fn look(git: &Git, branch: Option<&str>) -> Probe<BTreeMap<String, String>> {
     let remote = match Remote::of(git, branch).await {
-        Ok(Remote::InitialRefs(remote)) => remote,
+        Ok(Remote::Known(remote)) => remote,
         Ok(Remote::Missing(name)) => {
             return Probe::Failed(format!("there is no remote {name:?}"));
         }
@@ -126,11 +126,11 @@ fn remote(settings: &BTreeMap<String, String>, branch: Option<&str>) -> Remote {
         None => only_one(settings).unwrap_or_else(|| DEFAULT.to_owned()),
     };
     if let Some(address) = settings.get(&format!("remote.{name}.pushurl")) {
-        return Remote::InitialRefs(address.clone());
+        return Remote::Known(address.clone());
     }
     let is_address = name.contains(['/', ':']);
     match is_address || settings.contains_key(&format!("remote.{name}.url")) {
-        true => Remote::InitialRefs(name),
+        true => Remote::Known(name),
         false => Remote::Missing(name),
     }
 }
@@ -154,20 +154,17 @@ mod tests {
         for (keys, expected) in [
             (
                 &[("remote.fork.url", "u")][..],
-                Remote::InitialRefs("fork".into()),
+                Remote::Known("fork".into()),
             ),
             (&[], Remote::Missing("origin".into())),
-            (
-                &both.map(|key| (key, "u")),
-                Remote::InitialRefs("origin".into()),
-            ),
+            (&both.map(|key| (key, "u")), Remote::Known("origin".into())),
             (
                 &[("branch.a.b.remote", "gone"), ("remote.origin.url", "u")],
                 Remote::Missing("gone".into()),
             ),
             (
                 &[("branch.a.b.remote", "."), ("remote.origin.url", "u")],
-                Remote::InitialRefs("origin".into()),
+                Remote::Known("origin".into()),
             ),
             (
                 &[
@@ -176,11 +173,11 @@ mod tests {
                     ("remote.fork.url", "u"),
                     ("remote.fork.pushurl", "/p"),
                 ],
-                Remote::InitialRefs("/p".into()),
+                Remote::Known("/p".into()),
             ),
             (
                 &[("remote.pushdefault", "/srv/x.git")],
-                Remote::InitialRefs("/srv/x.git".into()),
+                Remote::Known("/srv/x.git".into()),
             ),
         ] {
             let keys = keys.iter();
