@@ -26,6 +26,10 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// The errors of the file system, and one after 60 s. The rest can be removed later.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+    remove_until(path, Instant::now() + TIME_LIMIT)
+}
+
+fn remove_until(path: &Path, until: Instant) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -41,7 +45,7 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
         root,
         prefix: Uuid::new_v4().simple().to_string(),
         moved: 0,
-        until: Instant::now() + TIME_LIMIT,
+        until,
     };
     flattened.empty()?;
     Ok(unlinkat(&above, name, AtFlags::REMOVEDIR)?)
@@ -61,6 +65,7 @@ impl RemovalRoot {
         loop {
             let mut directories = Vec::new();
             for entry in Dir::read_from(&self.root)? {
+                self.check_time()?;
                 let entry = entry?;
                 if is_below(entry.file_name()) && !is_unlinked(&self.root, entry.file_name())? {
                     directories.push(entry.file_name().to_owned());
@@ -80,16 +85,23 @@ impl RemovalRoot {
         }
     }
 
+    fn check_time(&self) -> io::Result<()> {
+        match Instant::now() >= self.until {
+            true => {
+                let seconds = TIME_LIMIT.as_secs();
+                let why = format!("the directory was not emptied within {seconds} s");
+                Err(io::Error::other(why))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Empties a directory of the root. Its subdirectories are moved into the root, and added to
     /// `directories`.
     fn move_up(&mut self, name: &CStr, directories: &mut Vec<CString>) -> io::Result<()> {
         let directory = readable(&self.root, name)?;
         for entry in Dir::read_from(&directory)? {
-            if Instant::now() >= self.until {
-                let seconds = TIME_LIMIT.as_secs();
-                let why = format!("the directory was not emptied within {seconds} s");
-                return Err(io::Error::other(why));
-            }
+            self.check_time()?;
             let entry = entry?;
             let below = entry.file_name();
             if !is_below(below) || is_unlinked(&directory, below)? {
@@ -184,5 +196,15 @@ mod tests {
         symlink(&elsewhere, &path).unwrap();
         assert!(remove_tree(&path).is_err());
         assert!(elsewhere.join("kept").exists());
+    }
+
+    #[test]
+    fn removal_ends_at_its_time_limit_in_the_root_too() {
+        let all = tempfile::tempdir().unwrap();
+        let path = all.path().join("a");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        assert!(remove_until(&path, Instant::now()).is_err());
+        assert!(path.join("file").exists());
     }
 }
