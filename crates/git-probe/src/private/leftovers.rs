@@ -13,6 +13,7 @@ use std::{fs, io};
 use common::text::{first_names, visible_line};
 use safe_files::directory_lock::{DirectoryLock, LOCK};
 use safe_files::state_directory::state_directory;
+use supervise::io_thread::IoThread;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::NAMED;
@@ -179,8 +180,15 @@ async fn recover_one(
         Err(error) => return Err(error),
     };
     let Some(synced) = SyncedState::load(directory)? else {
-        // Without this file, Codex has not been given the directory yet.
-        remove(directory)?;
+        // Without this file, Codex has not been given the directory yet, or nobody needs it.
+        let directory = directory.to_owned();
+        let remove = move || {
+            let removed = remove(&directory);
+            drop(lock);
+            removed
+        };
+        let removed = IoThread::start()?.run(remove).await;
+        removed.map_err(io::Error::other)??;
         return Ok(Vec::new());
     };
     let is_reported = directory.join(KEPT).is_dir();
@@ -204,8 +212,9 @@ async fn recover_one(
         }
         Err(error) => vec![not_imported(directory, &error.to_string())],
     };
-    let kept = private.keep().map(about);
-    match is_reported && private.takeover_incomplete {
+    let is_incomplete = private.takeover_incomplete;
+    let kept = private.close().await.map(about);
+    match is_reported && is_incomplete {
         true => Ok(Vec::new()),
         false => Ok(warnings.into_iter().chain(kept).collect()),
     }

@@ -59,7 +59,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use std::{fs, io};
 
 use common::text::{first_names, shell_word};
@@ -67,6 +68,7 @@ use safe_files::directory_lock::DirectoryLock;
 use safe_files::state_directory::{make_directory, state_directory};
 use safe_files::untrusted_file::{Links, read};
 use serde::{Deserialize, Serialize};
+use supervise::io_thread::IoThread;
 
 use super::setting::{self, Scope, Setting};
 use super::submodules::shown;
@@ -129,6 +131,9 @@ const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 /// The longest reflog that is read, in bytes.
 const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
+/// How long the removal of a directory that was not closed is waited for (1 s).
+const DROP_WAIT: Duration = Duration::from_secs(1);
+
 /// Settings of the repository that would change the nature of the directory, or make git work in
 /// the background.
 const LEFT_OUT: [&str; 7] = [
@@ -162,8 +167,10 @@ pub struct PrivateGit {
     takeover_incomplete: bool,
     /// The directories that Codex's commits make submodules, which were refused.
     refused: Vec<PathBuf>,
-    /// The lock on the private directory. As the last field, it is released last.
-    _lock: DirectoryLock,
+    /// Works with files whose number Codex decides.
+    io_thread: IoThread,
+    /// The lock on the private directory; `None` once it is closed.
+    lock: Option<DirectoryLock>,
 }
 
 /// The state of the repository and the private directory when they were last the same: at the
@@ -201,7 +208,8 @@ impl PrivateGit {
         }
         private.write_common().await?;
         private.first = private.synced.refs.clone();
-        remove_tree(&private.directory.join(KEPT))?;
+        let kept = private.directory.join(KEPT);
+        private.with_files(move || remove_tree(&kept)).await?;
         remove_file(&private.directory.join(RETRY))?;
         let (view, refs) = (&private.git.view, &private.synced.refs.all);
         let logs = view.take_logs_from(&private.logs(), refs);
@@ -232,8 +240,17 @@ impl PrivateGit {
             first: Refs::default(),
             takeover_incomplete: false,
             refused: Vec::new(),
-            _lock: lock,
+            io_thread: IoThread::start()?,
+            lock: Some(lock),
         })
+    }
+
+    /// Works with files whose number Codex decides: the runtime must not wait for that.
+    async fn with_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        self.io_thread.run(work).await.map_err(io::Error::other)?
     }
 
     /// The private directory, which must be writable for Codex's commands.
@@ -265,12 +282,31 @@ impl PrivateGit {
         }
     }
 
-    /// Returns a message for the user with the reason why the directory stays when this is dropped;
-    /// `None` if it does not stay. The user gets a copy in which git runs nothing that Codex has
-    /// planted.
+    /// Removes the directory, or returns a message for the user with the reason why it stays. The
+    /// user gets a copy in which git runs nothing that Codex has planted.
     ///
     /// Processes that Codex has left behind may still write to the directory itself.
-    pub fn keep(&self) -> Option<String> {
+    pub async fn close(mut self) -> Option<String> {
+        let io_thread = self.io_thread.clone();
+        let closing = io_thread.run(move || {
+            let kept = self.keep();
+            if kept.is_none() {
+                // A failure is ignored: the remaining files do no harm.
+                let _ = leftovers::remove(&self.directory);
+            }
+            (kept, self.lock.take())
+        });
+        let closed = closing.await;
+        // The directory of a transfer is removed before the lock is released.
+        io_thread.flush().await;
+        match closed {
+            Ok((kept, _lock)) => kept,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Makes the copy for the user, if the directory stays.
+    fn keep(&self) -> Option<String> {
         let why = self.retention_reason()?;
         let (path, all) = (self.path(), self.directory.display());
         let warning = format!(
@@ -321,7 +357,7 @@ impl PrivateGit {
     }
 
     fn copy_for_user(&self) -> io::Result<PathBuf> {
-        let transfer = Transfer::new(&self.git, &self.directory)?;
+        let transfer = Transfer::new(&self.git, &self.directory, &self.io_thread)?;
         let retry = self.directory.join(RETRY);
         match self.takeover_incomplete {
             true => fs::write(retry, "")?,
@@ -354,7 +390,9 @@ impl PrivateGit {
     }
 
     async fn begin(&mut self) -> Result<(), GitError> {
-        leftovers::clear(&self.directory)?;
+        let directory = self.directory.clone();
+        self.with_files(move || leftovers::clear(&directory))
+            .await?;
         self.check().await?;
         self.git.refresh()?;
         let refs = Refs::of_repository(&self.git).await?;
@@ -585,10 +623,24 @@ const UNFINISHED: [(&str, &str); 9] = [
 
 impl Drop for PrivateGit {
     fn drop(&mut self) {
-        if self.retention_reason().is_none() {
-            // A failure is ignored: the remaining files do no harm.
-            let _ = leftovers::remove(&self.directory);
-        }
+        let Some(lock) = self.lock.take() else {
+            return;
+        };
+        let is_removed = self.retention_reason().is_none();
+        let directory = self.directory.clone();
+        let (done, is_done) = mpsc::channel();
+        // After work that is still under way.
+        self.io_thread.submit(move || {
+            if is_removed {
+                // A failure is ignored: the remaining files do no harm.
+                let _ = leftovers::remove(&directory);
+            }
+            drop(lock);
+            // Nobody may be waiting any more.
+            let _ = done.send(());
+        });
+        // The process may be about to end. A later run removes the rest.
+        let _ = is_done.recv_timeout(DROP_WAIT);
     }
 }
 

@@ -14,6 +14,7 @@ use std::{fs, io};
 
 use safe_files::state_directory::make_directory;
 use safe_files::untrusted_file::{Links, read};
+use supervise::io_thread::IoThread;
 
 use super::refs::Refs;
 use super::remove::remove_tree;
@@ -51,23 +52,24 @@ const FORMAT: [&str; 4] = [
 ];
 
 /// The directories of one transfer: they are created for it, and removed after it.
-pub(super) struct Transfer<'a> {
-    git: &'a Git,
+pub(super) struct Transfer {
+    git: Git,
     directory: PathBuf,
+    /// Removes the directories.
+    io_thread: IoThread,
 }
 
-impl<'a> Transfer<'a> {
+impl Transfer {
     /// Creates a transfer below the directory of a run.
-    pub(super) fn new(git: &'a Git, run: &Path) -> io::Result<Self> {
+    pub(super) fn new(git: &Git, run: &Path, io_thread: &IoThread) -> io::Result<Self> {
         let directory = run.join("transfer");
         remove_tree(&directory)?;
         make_directory(&directory)?;
-        Ok(Self { git, directory })
-    }
-
-    /// Takes the private directory's objects into the quarantine.
-    pub(super) fn quarantine(&self, private: &Path) -> Result<(), GitError> {
-        self.fill_quarantine(private).map_err(GitError::View)
+        Ok(Self {
+            git: git.clone(),
+            directory,
+            io_thread: io_thread.clone(),
+        })
     }
 
     /// Git in a directory without objects.
@@ -125,7 +127,8 @@ impl<'a> Transfer<'a> {
         git.output(&question, &[]).await.map(drop)
     }
 
-    fn fill_quarantine(&self, private: &Path) -> io::Result<()> {
+    /// Takes the private directory's objects into the quarantine.
+    pub(super) fn fill_quarantine(&self, private: &Path) -> io::Result<()> {
         let path = self.begin("quarantine")?;
         let objects = path.join("objects");
         for name in ["info", "pack"] {
@@ -205,10 +208,13 @@ impl<'a> Transfer<'a> {
     }
 }
 
-impl Drop for Transfer<'_> {
+impl Drop for Transfer {
     fn drop(&mut self) {
-        // A failure is ignored: remaining files are removed when the next quarantine is created.
-        let _ = remove_tree(&self.directory);
+        let directory = self.directory.clone();
+        self.io_thread.submit(move || {
+            // A failure is ignored: the next transfer removes the remaining files.
+            let _ = remove_tree(&directory);
+        });
     }
 }
 

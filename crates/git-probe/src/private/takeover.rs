@@ -140,12 +140,13 @@ impl PrivateGit {
     /// whole attempt must be repeated.
     async fn take_over_once(&mut self, source: Source) -> Result<Option<Takeover>, GitError> {
         self.git.check_pipes()?;
-        let theirs = self.refs()?;
+        let path = self.path();
+        let theirs = self.with_files(move || Refs::of_directory(&path)).await?;
         let index = match source {
             Source::RemovedWorktree => self.synced.index.clone(),
             _ => stamp(&self.path().join("index")),
         };
-        self.copy_logs()?;
+        self.copy_logs().await?;
         self.git.view.note_private_refs(&theirs.all);
         if theirs == self.synced.refs && index == self.synced.index {
             Journal::remove(&self.directory)?;
@@ -336,22 +337,32 @@ impl PrivateGit {
         index: Option<&str>,
     ) -> Result<(IndexListing, Difference), GitError> {
         let has_moved = now.head != self.synced.refs.head && now.head != theirs.head;
-        let private = self.path();
-        let transfer = Transfer::new(&self.git, &self.directory)?;
-        transfer.quarantine(&private)?;
+        let transfer = self.transfer().await.map_err(GitError::View)?;
         let copy = self.directory.join(INDEX_COPY);
         let base = IndexListing(fs::read(self.directory.join(BASE))?);
         let staged = match index == self.synced.index.as_deref() || has_moved {
             true => IndexListing(base.0.clone()),
             false => {
                 let git = transfer.without_objects()?;
-                IndexListing::of_private(git, &private, &copy).await?
+                IndexListing::of_private(git, &self.path(), &copy).await?
             }
         };
         let difference = Difference::read(&staged, &base, &self.git, self.id_length()).await?;
         let wanted = wanted(&self.synced.refs, theirs, &difference);
         transfer.bring(&wanted, now).await?;
         Ok((staged, difference))
+    }
+
+    /// A transfer of the private directory's objects.
+    async fn transfer(&self) -> io::Result<Transfer> {
+        let (git, io_thread) = (self.git.clone(), self.io_thread.clone());
+        let (run, private) = (self.directory.clone(), self.path());
+        self.with_files(move || {
+            let transfer = Transfer::new(&git, &run, &io_thread)?;
+            transfer.fill_quarantine(&private)?;
+            Ok(transfer)
+        })
+        .await
     }
 
     /// Refuses submodules that did not exist before. Git reads the settings in a submodule's
@@ -519,17 +530,20 @@ impl PrivateGit {
     }
 
     /// Copies the reflogs, which tell commits that were made here from fetched ones.
-    fn copy_logs(&self) -> io::Result<()> {
+    async fn copy_logs(&self) -> io::Result<()> {
         let (from, to) = (self.path().join("logs"), self.logs());
         let new = self.directory.join("logs.new");
-        let mut left = Budget {
-            files: LOGS_LIMIT,
-            bytes: LOGS_BYTES,
-        };
-        remove_tree(&new)?;
-        copy_files(&from, &new, &mut left)?;
-        remove_tree(&to)?;
-        fs::rename(new, to)
+        self.with_files(move || {
+            let mut left = Budget {
+                files: LOGS_LIMIT,
+                bytes: LOGS_BYTES,
+            };
+            remove_tree(&new)?;
+            copy_files(&from, &new, &mut left)?;
+            remove_tree(&to)?;
+            fs::rename(new, to)
+        })
+        .await
     }
 
     /// The directory for copies of reflogs.

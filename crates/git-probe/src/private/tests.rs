@@ -1,7 +1,9 @@
 //! Private git directories of a real repository.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::process::Command;
-use std::time::Duration;
+use std::task::Poll;
 
 use supervise::spawn::set_guard_executable;
 use tokio_util::sync::CancellationToken;
@@ -120,8 +122,7 @@ async fn commits_of_a_skipped_takeover_are_imported_by_the_next_run() {
     let mut private = repository.open("first").await;
     repository.commit_as_codex(&private, "a.txt");
     private.skip_takeover();
-    assert!(private.keep().is_some());
-    drop(private);
+    assert!(private.close().await.is_some());
     let warnings = recover(&repository.git, "second", &CancellationToken::new()).await;
     let tip = repository.git(&["log", "-1", "--format=%s", "main"]);
     assert_eq!(tip, "a.txt", "{warnings:?}");
@@ -133,7 +134,7 @@ async fn nothing_is_kept_if_a_skipped_takeover_had_nothing_to_take() {
     let repository = Repository::new().await;
     let mut private = repository.open("run").await;
     private.skip_takeover();
-    assert_eq!(private.keep(), None);
+    assert_eq!(private.close().await, None);
 }
 
 /// In a sparse index, a tree stands for the files below it.
@@ -162,4 +163,22 @@ async fn sparse_index_is_refused() {
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("which may be sparse"), "{refused}");
     assert_eq!(repository.git(&["rev-list", "--count", "main"]), "1");
+}
+
+#[tokio::test]
+async fn runtime_does_not_wait_for_the_removal_of_files() {
+    let repository = Repository::new().await;
+    let private = repository.open("run").await;
+    let directory = private.directory.clone();
+    let (release, held) = mpsc::channel::<()>();
+    private.io_thread.submit(move || {
+        let _ = held.recv();
+    });
+    let mut closing = pin!(private.close());
+    let first = poll_fn(|context| Poll::Ready(closing.as_mut().poll(context))).await;
+    assert!(first.is_pending());
+    assert!(directory.join(SYNCED).exists());
+    drop(release);
+    assert_eq!(closing.await, None);
+    assert!(!directory.exists());
 }

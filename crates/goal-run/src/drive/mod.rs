@@ -320,7 +320,7 @@ impl<W: Watcher> Driver<'_, W> {
             }
         };
         let (end, now) = self.confirm(end, inspection).await;
-        Ok(self.finish(end, &now, run.turns()))
+        Ok(self.finish(end, &now, run.turns()).await)
     }
 
     /// Gives Codex a prompt and waits until the turn has ended.

@@ -113,8 +113,11 @@ impl<W: Watcher> Driver<'_, W> {
         self.log.push(record);
     }
 
-    pub(super) fn finish(mut self, end: RunEnd, now: &Snapshot, turns: u32) -> RunResult {
-        let kept = self.private.take().and_then(|private| private.keep());
+    pub(super) async fn finish(mut self, end: RunEnd, now: &Snapshot, turns: u32) -> RunResult {
+        let kept = match self.private.take() {
+            Some(private) => private.close().await,
+            None => None,
+        };
         self.context.warn(kept);
         let made = artifacts::all_artifacts(&self.start, now);
         let evidence = RunEvidence {
