@@ -9,7 +9,7 @@ use codex_engine::logic::session::Alert;
 use codex_engine::{Engine, SessionHandle};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use goal_run::logic::mail_answers;
+use goal_run::logic::mail_answers::{self, Offer};
 use goal_run::notify::{Alerts, MailQuestion, Notice, NotifierCheck, NotifierContext, Timeouts};
 use mcp_server::Warnings;
 use safe_files::off_runtime;
@@ -49,11 +49,11 @@ impl SessionQuestion {
 }
 
 impl MailQuestion for SessionQuestion {
-    fn decisions(&self) -> Vec<Decision> {
+    fn offer(&self) -> Offer {
         let both = self.session().zip(self.question());
-        both.map_or_else(Vec::new, |(session, question)| {
+        both.map_or_else(Offer::default, |(session, question)| {
             let is_bounded = session.sandbox_bound().is_some();
-            mail_answers::decisions(&question.ask, is_bounded)
+            mail_answers::offer(&question.ask, is_bounded)
         })
     }
 

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::NotifierContext;
 use crate::logic::mail_answers::{
-    AnswerCode, MailAnswers, SentCode, Verdict, instructions, may_answer,
+    AnswerCode, MailAnswers, Offer, SentCode, Verdict, instructions, may_answer,
 };
 use crate::logic::notifier::Notifier;
 use crate::logic::outcome::NOTICE_LIMIT;
@@ -31,8 +31,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A question of Codex that agents may answer by mail.
 pub trait MailQuestion: Send + Sync {
-    /// The decisions that can be made by mail now; none if the question is closed.
-    fn decisions(&self) -> Vec<Decision>;
+    /// The decisions that can be made by mail now.
+    fn offer(&self) -> Offer;
 
     /// Whether the question is open.
     fn is_open(&self) -> bool;
@@ -87,14 +87,14 @@ impl Answers {
         notifiers: &[Notifier],
         limit: Duration,
     ) -> Vec<Option<String>> {
-        let decisions = question.decisions();
-        if decisions.is_empty() || !self.can_get_replies(limit).await {
+        let offer = question.offer();
+        if offer.decisions.is_empty() || !self.can_get_replies(limit).await {
             return Vec::new();
         }
         let mut state = lock(&self.state);
         let ends = notifiers.iter().map(|notifier| {
-            let code = self.code_for(notifier, &question, &decisions)?;
-            let end = instructions(&decisions, &code.code);
+            let code = self.code_for(notifier, &question, &offer)?;
+            let end = instructions(&offer, &code.code);
             state.answers.add(code);
             Some(end)
         });
@@ -125,7 +125,7 @@ impl Answers {
         &self,
         notifier: &Notifier,
         question: &Question,
-        decisions: &[Decision],
+        offer: &Offer,
     ) -> Option<SentCode<Question>> {
         let (Notifier::Mail(recipient), Some(team)) = (notifier, &self.member.team) else {
             return None;
@@ -138,7 +138,7 @@ impl Answers {
             question: Arc::clone(question),
             recipient: recipient.agent.clone(),
             team: team.clone(),
-            decisions: decisions.to_vec(),
+            decisions: offer.decisions.clone(),
         })
     }
 

@@ -59,7 +59,8 @@ pub(super) async fn send(
         .and_then(|member| member.team.as_ref())
         .is_some_and(is_other);
     let mut text = letter(notification.line, notification.result);
-    // Whoever decides has to see the whole question.
+    // Those who approve a question have to see all of it; if this text hides a part, mail cannot
+    // approve it.
     if let (Some(_), Some(question)) = (&secret_end, notification.result.get("question")) {
         text += "\n\n";
         text += question.as_str().unwrap_or_default();

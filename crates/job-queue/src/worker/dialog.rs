@@ -134,7 +134,7 @@ impl<'a> Dialog<'a> {
             job: self.job.summary.id.clone(),
             id,
             alert,
-            decisions: mail_answers::decisions(&open.ask, is_bounded),
+            offer: mail_answers::offer(&open.ask, is_bounded),
             to_dialog: self.to_mailed.clone(),
             closed,
         }

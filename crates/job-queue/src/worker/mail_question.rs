@@ -4,6 +4,7 @@ use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::session::Alert;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use goal_run::logic::mail_answers::Offer;
 use goal_run::notify::MailQuestion;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ pub(super) struct JobQuestion {
     /// The notice of the question.
     pub(super) alert: Alert,
     /// The decisions that can be made by mail.
-    pub(super) decisions: Vec<Decision>,
+    pub(super) offer: Offer,
     /// Takes answers to the dialog of the attempt.
     pub(super) to_dialog: mpsc::UnboundedSender<MailedAnswer>,
     /// Cancelled when the question is closed.
@@ -35,10 +36,10 @@ pub(super) struct MailedAnswer {
 }
 
 impl MailQuestion for JobQuestion {
-    fn decisions(&self) -> Vec<Decision> {
+    fn offer(&self) -> Offer {
         match self.is_open() {
-            true => self.decisions.clone(),
-            false => Vec::new(),
+            true => self.offer.clone(),
+            false => Offer::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use codex_engine::logic::action::{ActionId, Decision};
 use codex_engine::logic::session::Alert;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
+use goal_run::logic::mail_answers::Offer;
 use goal_run::notify::{Alerts, MailQuestion, Notice};
 use serde_json::{Value, json};
 use testkit::wait::wait_for;
@@ -24,8 +25,11 @@ struct NotedQuestion {
 }
 
 impl MailQuestion for NotedQuestion {
-    fn decisions(&self) -> Vec<Decision> {
-        vec![Decision::Accept, Decision::Decline]
+    fn offer(&self) -> Offer {
+        Offer {
+            decisions: vec![Decision::Accept, Decision::Decline],
+            hidden: None,
+        }
     }
 
     fn is_open(&self) -> bool {

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use agent_team::logic::inbox::FirstLine;
 use agent_team::logic::{Address, AgentName, TeamName};
-use codex_engine::logic::action::{Decision, choices, leaves_the_sandbox};
+use codex_engine::logic::action::{ActionKind, Decision, choices, leaves_the_sandbox};
+use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
+use common::secrets::mask;
 
 /// How long a reply to a closed question is still answered.
 const LATE: Duration = Duration::from_secs(60);
@@ -85,10 +87,19 @@ fn words(decision: &Decision) -> Option<&'static str> {
     }
 }
 
+/// The decisions on a question that its notice offers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Offer {
+    /// The decisions; none if the question is closed.
+    pub decisions: Vec<Decision>,
+    /// The part of the question that the notice does not show, so that mail cannot approve it.
+    pub hidden: Option<&'static str>,
+}
+
 /// The decisions on a question that can be made by mail. `is_bounded` leaves out those by which a
 /// command would leave its sandbox.
 #[must_use]
-pub fn decisions(ask: &Ask, is_bounded: bool) -> Vec<Decision> {
+pub fn offer(ask: &Ask, is_bounded: bool) -> Offer {
     let mut decisions = choices(ask);
     // A form can only be declined.
     if decisions.is_empty() {
@@ -97,7 +108,25 @@ pub fn decisions(ask: &Ask, is_bounded: bool) -> Vec<Decision> {
     decisions.retain(|decision| {
         words(decision).is_some() && !(is_bounded && leaves_the_sandbox(ask, decision))
     });
-    decisions
+    let hidden = hidden_part(ask).filter(|_| decisions != [Decision::Decline]);
+    if hidden.is_some() {
+        decisions.retain(|decision| *decision == Decision::Decline);
+    }
+    Offer { decisions, hidden }
+}
+
+/// The part of a question that its notice does not show. The model chooses the words of a question,
+/// so it can also write what is masked or shortened.
+fn hidden_part(ask: &Ask) -> Option<&'static str> {
+    let whole = approval_text::question(ask);
+    // The notice is masked as a whole, too.
+    let is_masked = approval_text::masked_question(ask) != whole || mask(&whole) != whole;
+    match ActionKind::from(ask) {
+        ActionKind::FileChange => Some("the contents of the changes"),
+        _ if is_masked => Some("what looks like a credential"),
+        _ if approval_text::is_shortened(&whole) => Some("the whole question"),
+        _ => None,
+    }
 }
 
 /// Whether a recipient may answer a question of this member: its replies must reach the member, and
@@ -112,10 +141,16 @@ pub fn may_answer(recipient: &Address, identity: &AgentName, team: &TeamName) ->
 
 /// The end of a notice: the replies that decide.
 #[must_use]
-pub fn instructions(decisions: &[Decision], AnswerCode(code): &AnswerCode) -> String {
-    let lines = decisions.iter().filter_map(words);
+pub fn instructions(offer: &Offer, AnswerCode(code): &AnswerCode) -> String {
+    let hidden = offer.hidden.map_or_else(String::new, |part| {
+        format!(
+            "\n\nThis notice does not show {part}. Mail cannot approve the question: use a \
+             terminal, the page or the client for that."
+        )
+    });
+    let lines = offer.decisions.iter().filter_map(words);
     let lines: String = lines.map(|words| format!("\n{words} {code}")).collect();
-    format!("\n\nTo decide, reply with one of these lines:\n{lines}")
+    format!("{hidden}\n\nTo decide, reply with one of these lines:\n{lines}")
 }
 
 /// The decision and the code of a reply, if its first line is just these.

@@ -22,7 +22,11 @@ const SETTINGS: &str = "notify = [\"mail:lead\", \"mail:rust-1@builders\", \"mai
 
 /// A stage with the team, on which Codex asks for a command.
 async fn asking_stage(settings: &str) -> CodexFixture {
-    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    stage_that_asks_for("touch made.txt", settings).await
+}
+
+async fn stage_that_asks_for(command: &str, settings: &str) -> CodexFixture {
+    let touch = Reply::shell(Shell::escalated(command, "it is needed"));
     let script = Script::new().otherwise([touch, Reply::say("Done.")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     make_team(&stage, &["lead", "rust-1"]);
@@ -210,6 +214,29 @@ async fn approval_by_mail_stays_within_the_bound() {
     poller.question(&session).await;
     let notice = notice_for(&stage, "lead").await;
     assert!(!notice.contains("\naccept "), "{notice}");
+    let code = code_in(&notice).unwrap();
+    write_to_server(&stage, "lead", &format!("accept {code}"));
+    let refusal = refusal_for(&stage, "lead").await;
+    assert!(refusal.ends_with("it offers decline"), "{refusal}");
+    write_to_server(&stage, "lead", &format!("decline {code}"));
+    poller.until_idle(&session).await;
+    assert!(!stage.file("made.txt").exists());
+    stage.finish(poller.client).await;
+}
+
+/// The model chooses the words of its command, and so what is masked in the notice.
+#[tokio::test]
+async fn command_that_the_notice_hides_cannot_be_approved_by_mail() {
+    let settings = format!("{SETTINGS}\nanswer_by_mail = true");
+    let command = "true # -----BEGIN PRIVATE KEY-----\ntouch made.txt";
+    let stage = stage_that_asks_for(command, &settings).await;
+    let mut poller = Poller::new(&stage, &ARGS).await;
+    let session = poller.start("ask", json!({})).await;
+    poller.question(&session).await;
+    let notice = notice_for(&stage, "lead").await;
+    assert!(!notice.contains("made.txt"), "{notice}");
+    assert!(!notice.contains("\naccept "), "{notice}");
+    assert!(notice.contains("Mail cannot approve"), "{notice}");
     let code = code_in(&notice).unwrap();
     write_to_server(&stage, "lead", &format!("accept {code}"));
     let refusal = refusal_for(&stage, "lead").await;
