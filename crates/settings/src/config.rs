@@ -38,6 +38,9 @@ pub struct Config {
     pub request_timeout: Setting<Duration>,
     /// The name of the server among the agents of its team.
     pub identity: Setting<AgentName>,
+    /// The identity in the user's own file, else the default: that of the page, and of jobs that are
+    /// submitted at a shell, unless a variable or a repository names another.
+    pub user_identity: Option<AgentName>,
     /// Its team.
     pub team: Option<Setting<TeamName>>,
     /// The role whose preset is used.
@@ -139,6 +142,7 @@ impl Lookup<'_> {
             request_timeout: self.request_timeout(flags.timeout, &files)?,
             identity_origin: origin(&identity, &files),
             identity,
+            user_identity: Self::user_identity(&files),
             team: self.team(flags.team, &files)?,
             threads,
             team_tools: self.switch(TEAM_TOOLS, flags.team_tools, true, &files, |file| {

@@ -94,6 +94,15 @@ impl Lookup<'_> {
         Ok(Setting::new(default, Source::Default))
     }
 
+    /// The identity in the user's own file, else the default.
+    pub(super) fn user_identity(files: &[File]) -> Option<AgentName> {
+        let ours = |file: &File| file.section.identity.clone();
+        let of_core = |file: &File| file.core.identity.clone();
+        let set = of_user(files, |file| ours(file).or_else(|| of_core(file)));
+        set.map(|set| set.value)
+            .or_else(|| DEFAULT_IDENTITY.parse().ok())
+    }
+
     pub(super) fn team(
         &self,
         flag: Option<TeamName>,

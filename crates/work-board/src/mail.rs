@@ -6,6 +6,7 @@ use agent_team::logic::inbox::{Envelope, ReadLimits};
 use agent_team::logic::{Address, AgentName, TeamName};
 use agent_team::mail::{Letter, MailError, MailStore};
 use agent_team::{MailClient, MailClientError, Member};
+use goal_run::logic::mail_answers::without_codes;
 use safe_files::off_runtime;
 use safe_files::state_file::FileError;
 use serde::Serialize;
@@ -87,7 +88,8 @@ impl MailBoard {
         &self.member.identity
     }
 
-    /// The unread mail of all members. It stays unread.
+    /// The unread mail of all members. It stays unread. Codes that answer questions are hidden: what
+    /// is sent here is sent in one name for all readers.
     ///
     /// # Errors
     ///
@@ -126,7 +128,10 @@ impl MailBoard {
 /// One mailbox that cannot be read does not hide those of others.
 fn of_member(store: &MailStore, team: &TeamName, member: AgentName) -> MemberMail {
     let (unread, remaining, error) = match store.unread(&member, team, LIMITS) {
-        Ok(unread) => (unread.messages, unread.remaining, None),
+        Ok(unread) => {
+            let messages = unread.messages.into_iter().map(hide_codes).collect();
+            (messages, unread.remaining, None)
+        }
         Err(error) => (Vec::new(), 0, Some(error.to_string())),
     };
     MemberMail {
@@ -134,5 +139,13 @@ fn of_member(store: &MailStore, team: &TeamName, member: AgentName) -> MemberMai
         unread,
         remaining,
         error,
+    }
+}
+
+fn hide_codes(envelope: Envelope) -> Envelope {
+    Envelope {
+        message: without_codes(&envelope.message),
+        summary: envelope.summary.as_deref().map(without_codes),
+        ..envelope
     }
 }

@@ -138,6 +138,7 @@ pub(super) fn notifiers(
 ) -> NotifierContext {
     NotifierContext {
         member: Some(identity.member.clone()),
+        user_identity: config.user_identity.clone(),
         mail_client: identity.services.mail_client.clone(),
         atm_home: config.atm_home.clone(),
         audit_limit: config.retention.audit_bytes.value,

@@ -221,6 +221,7 @@ fn options(args: &Args, config: &Config) -> Options {
             notify: config.alerts.notifiers(),
             kinds: config.alerts.notify_on.value.clone(),
             answer_by_mail: config.alerts.answer_by_mail.value,
+            user_identity: config.user_identity.clone(),
             atm_home: config.atm_home.clone(),
             audit_limit: config.retention.audit_bytes.value,
         },

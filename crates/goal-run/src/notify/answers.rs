@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use agent_team::logic::Address;
 use agent_team::logic::inbox::FirstLine;
+use agent_team::logic::{Address, AgentName};
 use agent_team::mail::{Fingerprint, Letter, Receipt};
 use agent_team::{MailClient, MailClientError, Member};
 use codex_engine::logic::action::Decision;
@@ -50,6 +50,7 @@ type Question = Arc<dyn MailQuestion>;
 /// The answers by mail to the questions of one member.
 pub(super) struct Answers {
     member: Member,
+    user_identity: Option<AgentName>,
     pub(super) mail_client: MailClient,
     state: Mutex<State>,
 }
@@ -74,6 +75,7 @@ impl Answers {
         });
         Some(Arc::new(Self {
             member,
+            user_identity: context.user_identity.clone(),
             mail_client: opened.ok()??,
             state: Mutex::default(),
         }))
@@ -130,7 +132,8 @@ impl Answers {
         let (Notifier::Mail(recipient), Some(team)) = (notifier, &self.member.team) else {
             return None;
         };
-        if !may_answer(recipient, &self.member.identity, team) {
+        let senders = [Some(&self.member.identity), self.user_identity.as_ref()];
+        if !may_answer(recipient, senders.into_iter().flatten(), team) {
             return None;
         }
         Some(SentCode {

@@ -21,6 +21,7 @@ use std::iter::repeat;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_team::logic::AgentName;
 use agent_team::{MailClient, Member};
 use common::secrets::mask;
 use futures::future::join_all;
@@ -54,6 +55,9 @@ pub struct Notification<'a> {
 pub struct NotifierContext {
     /// The sender of mail; without one, it is `codex-mcp`, who is in no team.
     pub member: Option<Member>,
+    /// The identity that the user has configured, which cannot answer questions by mail: the page
+    /// and jobs of a shell send in its name.
+    pub user_identity: Option<AgentName>,
     /// The mail client of this member, if it is open already.
     pub mail_client: Option<MailClient>,
     /// The home directory with the teams, as configured.

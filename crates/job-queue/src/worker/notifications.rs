@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_team::Member;
-use agent_team::logic::TeamName;
+use agent_team::logic::{AgentName, TeamName};
 use codex_engine::logic::session::{Alert, AlertKind};
 use common::text::one_line;
 use goal_run::logic::criteria::Criteria;
@@ -49,6 +49,8 @@ pub struct UsualNotifiers {
     pub kinds: Vec<AlertKind>,
     /// Whether agents among them may answer questions by mail.
     pub answer_by_mail: bool,
+    /// The identity that the user has configured, which cannot answer.
+    pub user_identity: Option<AgentName>,
     /// The home directory of teams.
     pub atm_home: PathBuf,
     /// The size at which the audit log of a sender is set aside, in bytes, also for the notifiers
@@ -64,6 +66,8 @@ pub(super) struct JobNotifier<'a> {
     kinds: Option<&'a [AlertKind]>,
     /// Whether agents among them may answer questions by mail.
     answer_by_mail: bool,
+    /// The identity that the user has configured, which cannot answer.
+    user_identity: Option<&'a AgentName>,
     team: Option<TeamName>,
     /// The home directory of teams.
     atm_home: PathBuf,
@@ -129,12 +133,13 @@ impl<'a> JobNotifier<'a> {
         .or(usual)
     }
 
-    fn of(job: &'a Job, notify: &'a [Notifier], usual: &UsualNotifiers) -> Self {
+    fn of(job: &'a Job, notify: &'a [Notifier], usual: &'a UsualNotifiers) -> Self {
         Self {
             job,
             notify,
             kinds: None,
             answer_by_mail: false,
+            user_identity: usual.user_identity.as_ref(),
             team: None,
             atm_home: PathBuf::new(),
             audit_limit: usual.audit_limit,
@@ -225,6 +230,7 @@ impl<'a> JobNotifier<'a> {
                 identity,
                 team: self.team.clone(),
             }),
+            user_identity: self.user_identity.cloned(),
             mail_client: None,
             atm_home: self.atm_home.clone(),
             audit_limit: self.audit_limit,

@@ -42,6 +42,27 @@ fn nearer_source_wins_and_is_named() {
 }
 
 #[test]
+fn identity_of_the_user_is_that_of_the_own_file() {
+    let identity = |world: World| {
+        let flags = Flags {
+            identity: Some("e".parse().unwrap()),
+            ..Flags::default()
+        };
+        let config = world
+            .repository("[core]\nidentity = \"c\"\n")
+            .variable("ATM_IDENTITY", "d")
+            .load(flags)
+            .unwrap();
+        config.user_identity.unwrap().to_string()
+    };
+    let core = "[core]\nidentity = \"a\"\n";
+    let section = format!("{core}[plugins.codex-mcp]\nidentity = \"b\"\n");
+    assert_eq!(identity(World::new()), "codex");
+    assert_eq!(identity(World::new().user(core)), "a");
+    assert_eq!(identity(World::new().user(&section)), "b");
+}
+
+#[test]
 fn empty_variable_counts_as_unset() {
     let world = World::new()
         .variable("ATM_TEAM", "")

@@ -92,6 +92,7 @@ async fn run_on_contested_slot(next: RetakeOutcome) -> (Vec<String>, usize) {
             notify: Vec::new(),
             kinds: Vec::new(),
             answer_by_mail: false,
+            user_identity: None,
             atm_home: PathBuf::new(),
             audit_limit: 10 << 20,
         },

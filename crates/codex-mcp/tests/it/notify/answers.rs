@@ -10,7 +10,7 @@ use codex_engine::logic::session::Alert;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use goal_run::logic::mail_answers::Offer;
-use goal_run::notify::{Alerts, MailQuestion, Notice};
+use goal_run::notify::{Alerts, MailQuestion, Notice, NotifierContext};
 use serde_json::{Value, json};
 use testkit::wait::wait_for;
 use uuid::Uuid;
@@ -117,6 +117,20 @@ async fn only_agents_whose_replies_arrive_get_a_code() {
         assert_eq!(text.contains("\naccept "), has_code, "{case:?}: {text}");
         assert_eq!(text.contains("\nCommand: x"), has_code, "{case:?}: {text}");
     }
+}
+
+/// The page, and jobs that are submitted at a shell, send in its name.
+#[tokio::test]
+async fn identity_of_the_user_gets_no_code() {
+    let stage = MailFixture::new();
+    let context = NotifierContext {
+        user_identity: Some("lead".parse().unwrap()),
+        ..stage.teller(Some("codex"), Some("t"))
+    };
+    let alerts = Alerts::start(vec![notifier("mail:lead")], context);
+    alerts.ask(notice(), Arc::new(NotedQuestion::default()));
+    let text = mail_for(&stage, "t", "lead", 0).await;
+    assert!(!text.contains("\naccept "), "{text}");
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ fn teller(atm_home: PathBuf, directory: &Path) -> NotifierContext {
     set_guard_executable(Path::new(env!("CARGO_BIN_EXE_codex-mcp")));
     NotifierContext {
         member: None,
+        user_identity: None,
         mail_client: None,
         atm_home,
         audit_limit: 10 << 20,

@@ -129,14 +129,34 @@ fn hidden_part(ask: &Ask) -> Option<&'static str> {
     }
 }
 
-/// Whether a recipient may answer a question of this member: its replies must reach the member, and
-/// it must be another agent, because the threads of the member send in its name. Some file systems
-/// do not tell upper from lower case.
+/// Whether a recipient may answer a question of a member of this team: its replies must reach the
+/// member, and it must be none of `senders`, the identities in whose names programs of the user send
+/// mail: the threads of the member, the page, and jobs. Some file systems do not tell upper from
+/// lower case.
 #[must_use]
-pub fn may_answer(recipient: &Address, identity: &AgentName, team: &TeamName) -> bool {
-    let (agent, identity) = (recipient.agent.as_str(), identity.as_str());
+pub fn may_answer<'a>(
+    recipient: &Address,
+    mut senders: impl Iterator<Item = &'a AgentName>,
+    team: &TeamName,
+) -> bool {
+    let agent = recipient.agent.as_str();
     recipient.team.as_ref().is_none_or(|named| named == team)
-        && !agent.eq_ignore_ascii_case(identity)
+        && !senders.any(|sender| agent.eq_ignore_ascii_case(sender.as_str()))
+}
+
+/// A text with its codes hidden, for readers who may not answer in the name of the recipient.
+#[must_use]
+pub fn without_codes(text: &str) -> String {
+    let is_between = |character: char| !(character.is_ascii_alphanumeric() || character == '-');
+    let hidden = |piece: &str| {
+        let word = piece.trim_end_matches(is_between);
+        let (_, rest) = piece.split_at(word.len());
+        match AnswerCode::parse(&word.to_ascii_lowercase()) {
+            Some(_) => format!("[code]{rest}"),
+            None => piece.to_owned(),
+        }
+    };
+    text.split_inclusive(is_between).map(hidden).collect()
 }
 
 /// The end of a notice: the replies that decide.

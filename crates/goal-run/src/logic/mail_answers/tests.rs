@@ -277,8 +277,9 @@ fn codes_of_closed_questions_are_forgotten_after_a_while() {
 }
 
 #[test]
-fn asking_identity_and_other_teams_may_not_answer() {
-    let (identity, team) = ("arch".parse().unwrap(), "builders".parse().unwrap());
+fn sending_identities_and_other_teams_may_not_answer() {
+    let senders: [AgentName; 2] = ["arch", "user"].map(|sender| sender.parse().unwrap());
+    let team = "builders".parse().unwrap();
     for (recipient, may) in [
         ("lead", true),
         ("lead@builders", true),
@@ -286,9 +287,30 @@ fn asking_identity_and_other_teams_may_not_answer() {
         ("arch", false),
         ("arch@builders", false),
         ("Arch", false),
+        ("user", false),
+        ("user@builders", false),
     ] {
         let recipient = recipient.parse().unwrap();
-        assert_eq!(may_answer(&recipient, &identity, &team), may, "{recipient}");
+        let answers = may_answer(&recipient, senders.iter(), &team);
+        assert_eq!(answers, may, "{recipient}");
+    }
+}
+
+#[test]
+fn codes_in_a_text_are_hidden_and_nothing_else() {
+    let end = instructions(&offer(&command("ls"), false), &code(7));
+    let upper = end.to_uppercase();
+    for text in [end, upper, format!("<p>{}</p>", code(7).0)] {
+        let shown = without_codes(&text);
+        assert!(shown.contains("[code]"), "{shown}");
+        assert!(!shown.contains("0000"), "{shown}");
+    }
+    for text in [
+        "",
+        "accept\r\n\tab-cd é…\n",
+        "00000000-0000-0000-0000-000000000000",
+    ] {
+        assert_eq!(without_codes(text), text);
     }
 }
 

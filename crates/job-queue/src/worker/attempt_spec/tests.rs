@@ -57,6 +57,7 @@ impl TestHost {
                 notify: Vec::new(),
                 kinds: Vec::new(),
                 answer_by_mail: false,
+                user_identity: None,
                 atm_home: PathBuf::new(),
                 audit_limit: 10 << 20,
             },

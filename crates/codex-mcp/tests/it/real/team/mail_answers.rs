@@ -224,6 +224,24 @@ async fn approval_by_mail_stays_within_the_bound() {
     stage.finish(poller.client).await;
 }
 
+/// The page, and jobs that are submitted at a shell, could send the code in the name of `lead`.
+#[tokio::test]
+async fn configured_identity_gets_no_code_for_a_session() {
+    let settings = format!("{SETTINGS}\nanswer_by_mail = true\nidentity = \"lead\"");
+    let stage = asking_stage(&settings).await;
+    let mut poller = Poller::new(&stage, &ARGS).await;
+    let session = poller.start("ask", json!({})).await;
+    let question = poller.question(&session).await;
+    let notice = notice_for(&stage, "lead").await;
+    assert!(notice.starts_with("APPROVAL :: session "), "{notice}");
+    assert_eq!(code_in(&notice), None, "{notice}");
+    // Another recipient still gets one.
+    code_for(&stage, "rust-1").await;
+    poller.decide(&session, &question, "decline").await;
+    poller.until_idle(&session).await;
+    stage.finish(poller.client).await;
+}
+
 /// The model chooses the words of its command, and so what is masked in the notice.
 #[tokio::test]
 async fn command_that_the_notice_hides_cannot_be_approved_by_mail() {
@@ -327,6 +345,22 @@ async fn notifier_that_a_job_names_gets_no_code() {
     let notice = notice_for(&stage, "lead").await;
     assert!(notice.starts_with("APPROVAL :: job "), "{notice}");
     assert_eq!(code_in(&notice), None, "{notice}");
+    stage.jobs(&["decline", &job]).await;
+    until_completed(&mut client, &job).await;
+    stage.finish_with_worker(client).await;
+}
+
+#[tokio::test]
+async fn configured_identity_gets_no_code_for_a_job() {
+    let settings = format!("{SETTINGS}\nanswer_by_mail = true\nidentity = \"lead\"");
+    let stage = asking_stage(&settings).await;
+    let mut client = stage.client(&ARGS).await;
+    let job = submit(&mut client, &stage, json!({})).await;
+    let notice = notice_for(&stage, "lead").await;
+    assert!(notice.starts_with("APPROVAL :: job "), "{notice}");
+    assert_eq!(code_in(&notice), None, "{notice}");
+    // Another recipient still gets one.
+    code_for(&stage, "rust-1").await;
     stage.jobs(&["decline", &job]).await;
     until_completed(&mut client, &job).await;
     stage.finish_with_worker(client).await;

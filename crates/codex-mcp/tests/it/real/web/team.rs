@@ -10,6 +10,9 @@ use super::{WebFixture, start_session, work};
 use crate::jobs::wait_for;
 use crate::real::team::{inbox, inbox_file, make_team, put_mail};
 
+/// A code that answers a question by mail.
+const CODE: &str = "7h2k-9qfx-m3tw-c8ra";
+
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
 
 fn script() -> Script {
@@ -68,7 +71,8 @@ async fn mail_is_shown_unread_and_sent() {
     assert!(page.contains("no team is configured"), "{page}");
 
     make_team(&web.stage, &["lead", "codex", "broken"]);
-    let message = json!({ "from": HOSTILE, "text": format!("Look {HOSTILE}"), "read": false,
+    let message = json!({ "from": HOSTILE, "text": format!("Look {HOSTILE}\n\naccept {CODE}"),
+        "summary": format!("decline {CODE}"), "read": false,
         "timestamp": "2026-11-26T10:00:00.000Z" });
     put_mail(&web.stage, "lead", std::slice::from_ref(&message));
     // A mailbox that cannot be read hides no other one.
@@ -76,6 +80,10 @@ async fn mail_is_shown_unread_and_sent() {
     web.restart_with(&[("ATM_TEAM", "builders")]).await;
     let page = web.get("/mail").await;
     assert!(page.contains("Look &lt;img"), "{page}");
+    assert!(
+        page.contains("accept [code]") && !page.contains(CODE),
+        "{page}"
+    );
     let broken = between(&page, "Mail of broken", "</section>");
     assert!(broken.contains("class=\"error\""), "{broken}");
     assert!(
@@ -92,6 +100,7 @@ async fn mail_is_shown_unread_and_sent() {
     assert_eq!(mail[1]["text"], "Well done");
     let listed = web.browser("GET", "/api/mail").send().await.json();
     assert_eq!(listed["members"][0]["unread"].as_array().unwrap().len(), 2);
+    assert!(!listed.to_string().contains(CODE), "{listed:#}");
     for (to, status) in [("nobody", 409), ("../x", 400)] {
         let refused = web.post("/mail", &[("to", to), ("text", "t")]).await;
         assert_eq!(refused.status, status, "{refused:?}");
