@@ -489,13 +489,15 @@ impl Session {
     /// withdrawn.
     pub fn sending(&mut self, number: u64) -> bool {
         let current = self.turns == number;
-        match self.turn.as_mut().filter(|_| current) {
-            Some(turn) => {
-                turn.phase = Phase::Sent;
-                true
-            }
-            None => false,
+        let Some(turn) = self.turn.as_mut().filter(|_| current) else {
+            return false;
+        };
+        turn.phase = Phase::Sent;
+        if turn.form() == Form::Review {
+            // Codex does not report the tokens of reviews.
+            self.uses_model(None);
         }
+        true
     }
 
     /// Polls the log. The returned events count as read.

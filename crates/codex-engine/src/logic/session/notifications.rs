@@ -128,7 +128,16 @@ impl Session {
         self.log.push(now.wall, text);
     }
 
+    /// Notes that other agents may have used tokens for the session, which Codex counts in their own
+    /// threads.
+    fn note_agents(&mut self, item: &Item) {
+        if matches!(item, Item::CollabAgentToolCall { .. }) {
+            self.uses_model(None);
+        }
+    }
+
     fn item_started(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
+        self.note_agents(&item);
         let words = describe::item(&item);
         self.write_news(kind_of(&item), heard, words.as_deref(), now);
         if let Some(words) = words {
@@ -143,6 +152,7 @@ impl Session {
     }
 
     fn item_completed(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
+        self.note_agents(&item);
         let words = describe::ended(&item);
         self.write_news(kind_of(&item), heard, words.as_deref(), now);
         // A message is followed by another step or by the end of the turn.

@@ -252,7 +252,16 @@ fn sole_model_is_known_until_there_may_be_another_one() {
     let uses = |world: &mut World, model| world.session.uses_model(model);
     let same = sole("m", &|world| uses(world, Some("m")));
     assert_eq!(same.as_deref(), Some("m"));
-    let changes: [&dyn Fn(&mut World); 5] = [
+    let agents = json!({"type": "collabAgentToolCall", "id": "i", "receiverThreadIds": ["child"]});
+    let changes: [&dyn Fn(&mut World); 8] = [
+        // Codex does not report the tokens of reviews, nor here those of other agents.
+        &|world| {
+            world.apply(Event::Completed);
+            world.session.prompt(Form::Review, world.now).unwrap();
+            assert!(world.session.sending(2));
+        },
+        &|world| drop(world.receive_item("item/started", &agents)),
+        &|world| drop(world.receive_item("item/completed", &agents)),
         &|world| uses(world, None),
         &|world| {
             uses(world, Some("other"));
