@@ -335,7 +335,6 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         words: view.progress.words,
         since: began.unwrap_or(view.created),
     };
-    let used = view.facts.usage.map(|usage| usage.total);
     let of_model = |(model, tokens)| ModelUsage { model, tokens };
     SessionSummary {
         session: session.to_string(),
@@ -344,8 +343,10 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         state: view.state.as_ref().to_owned(),
         created: view.created,
         step: view.state.is_at_work().then_some(step),
-        tokens: used.and_then(|used| u64::try_from(used.total_tokens).ok()),
-        usage: view.sole_model.zip(used).map(of_model),
+        tokens: view
+            .used
+            .and_then(|used| u64::try_from(used.total_tokens).ok()),
+        usage: view.sole_model.zip(view.used).map(of_model),
         questions,
         expiries,
         directory: settings.thread.cwd,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use codex_protocol::codex::{Ask, CommandApproval, McpElicitation, TurnId};
+use codex_protocol::codex::{Ask, CommandApproval, McpElicitation, TokenCount, TurnId};
 use common::json::{merged, without_nulls};
 use common::text::BoundedText;
 use common::timestamp::timestamp;
@@ -47,6 +47,8 @@ pub struct SessionView {
     pub error: Option<String>,
     /// The facts about the running turn, or else the last one.
     pub facts: Facts,
+    /// The tokens that the thread has used, by Codex's last report.
+    pub used: Option<TokenCount>,
     /// The model that has used all tokens of the thread; `None` if it is unknown, or if there may be
     /// several.
     pub sole_model: Option<String>,
@@ -102,6 +104,7 @@ impl Session {
                 .map(|over| (over.why.clone(), over.at)),
             error: self.lost.as_ref().map(|lost| lost.how.clone()),
             facts: facts.cloned().unwrap_or_default(),
+            used: self.used,
             sole_model: self.sole_model.clone(),
             events: (self.log.next_id(), self.log.read_to()),
         }

@@ -242,6 +242,27 @@ fn token_usage_is_an_event_with_its_numbers() {
 }
 
 #[test]
+fn used_tokens_of_the_thread_outlast_the_turn() {
+    let mut world = World::running();
+    let usage = json!({"last": {"totalTokens": 12}, "total": {"totalTokens": 30}});
+    let params = json!({"threadId": "t", "turnId": "turn-1", "tokenUsage": usage});
+    world.receive("thread/tokenUsage/updated", params);
+    world.apply(Event::Completed);
+    let used = |world: &World| world.session.view(world.now.instant).used.unwrap();
+    assert_eq!(used(&world).total_tokens, 30);
+    // Without a report in the next turn.
+    for event in [
+        Event::Prompt,
+        Event::Accepted,
+        Event::Started,
+        Event::InterruptedByCodex,
+    ] {
+        world.apply(event);
+        assert_eq!(used(&world).total_tokens, 30, "{event:?}");
+    }
+}
+
+#[test]
 fn sole_model_is_known_until_there_may_be_another_one() {
     let sole = |model: &str, change: &dyn Fn(&mut World)| {
         let mut world = World::running();
