@@ -1,10 +1,14 @@
 //! Directives to the worker of a running job.
 
 use codex_engine::logic::action::{DecidedBy, Decision};
+use common::text::one_line;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::store::NewInstruction;
+
+/// The longest name of an agent in [`Answer::in_short`], in bytes.
+const NAME: usize = 200;
 
 /// A directive to the worker of a running job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +33,21 @@ pub struct Answer {
     /// Where it was decided. Directives of earlier programs do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<DecidedBy>,
+}
+
+impl Answer {
+    /// The decision and who made it, such as `accept (mail: lead@builders)`.
+    pub(crate) fn in_short(&self) -> String {
+        let decision = self.decision.name();
+        match (self.by, &self.reason) {
+            // The reason is the agent.
+            (Some(DecidedBy::Mail), Some(agent)) => {
+                format!("{decision} (mail: {})", one_line(agent, NAME))
+            }
+            (Some(by), _) => format!("{decision} ({})", by.name()),
+            (None, _) => decision.to_owned(),
+        }
+    }
 }
 
 impl Directive {

@@ -43,13 +43,13 @@ pub enum InstructError {
     /// The job has no open question.
     #[error(
         "the job has no open question: it was answered, it timed out, or Codex has asked \
-         nothing, which it does only with approval \"ask\""
+         nothing, which it does only with approval \"ask\": see `codex-mcp jobs logs`"
     )]
     NothingAsked,
     /// The job has no such open question, or no longer.
     #[error(
         "the job has no open question {0}: it was answered, it timed out, or Codex no longer \
-         needs an answer"
+         needs an answer: see `codex-mcp jobs logs`"
     )]
     NoQuestion(String),
     /// Several questions are open.
@@ -360,11 +360,7 @@ impl Jobs {
 
 /// The words for how a question was answered, as the continuation of a sentence.
 fn and_how(first: Option<&Answer>) -> String {
-    match first.map(|first| (first.decision.name(), first.by)) {
-        Some((decision, Some(by))) => format!(": {decision} ({})", by.name()),
-        Some((decision, None)) => format!(": {decision}"),
-        None => String::new(),
-    }
+    first.map_or_else(String::new, |first| format!(": {}", first.in_short()))
 }
 
 fn shown(name: &str) -> String {

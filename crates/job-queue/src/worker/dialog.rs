@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::journal::Journal;
-use super::mail_question::{JobQuestion, MailedAnswer};
+use super::mail_question::{GivenAnswers, JobQuestion, MailedAnswer};
 use super::{Worker, attempt_spec};
 use crate::call::{CallUpdate, PendingDirective};
 use crate::directive::{Answer, Directive};
@@ -47,7 +47,7 @@ pub(super) struct Dialog<'a> {
     /// The answers by mail, with a sender for each question.
     mailed: Mutex<mpsc::UnboundedReceiver<MailedAnswer>>,
     to_mailed: mpsc::UnboundedSender<MailedAnswer>,
-    answered: RefCell<HashSet<String>>,
+    given: GivenAnswers,
     /// The instructions that were taken: each is followed once, even if its row is put back.
     taken: RefCell<HashSet<String>>,
     /// Outcomes that could not be stored yet, by the IDs of their instructions.
@@ -78,7 +78,7 @@ impl<'a> Dialog<'a> {
             open_for_mail: RefCell::default(),
             mailed: Mutex::new(mailed),
             to_mailed,
-            answered: RefCell::default(),
+            given: GivenAnswers::default(),
             taken: RefCell::default(),
             unstored: RefCell::default(),
             changed: Notify::new(),
@@ -136,12 +136,13 @@ impl<'a> Dialog<'a> {
             alert,
             offer: mail_answers::offer(&open.ask, is_bounded),
             to_dialog: self.to_mailed.clone(),
+            given: self.given.clone(),
             closed,
         }
     }
 
     fn record_unanswered(&self, id: &str) {
-        if !self.answered.borrow_mut().remove(id) {
+        if self.given.refusal(id).is_none() {
             let words = format!(
                 "question {id} was closed without an answer: it timed out, or Codex no \
                  longer needed one"
@@ -154,7 +155,7 @@ impl<'a> Dialog<'a> {
     fn record_followed(&self, directive: &Directive) {
         let data = match directive {
             Directive::Answer(answer) => {
-                self.answered.borrow_mut().insert(answer.question.clone());
+                self.given.add(answer);
                 in_words(answer)
             }
             Directive::Steer(words) => {
@@ -244,8 +245,22 @@ impl<'a> Dialog<'a> {
         let _ = reply.send(followed);
     }
 
-    /// Gives a directive to the turn, within the current bounds.
+    /// Gives a directive to the turn. The refusal of an answer that comes too late says which was
+    /// first.
     async fn give(&self, directive: Directive) -> Result<(), String> {
+        let question = match &directive {
+            Directive::Answer(answer) => Some(answer.question.clone()),
+            Directive::Steer(_) => None,
+        };
+        let followed = self.give_within_bounds(directive).await;
+        followed.map_err(|why| {
+            let first = question.and_then(|question| self.given.refusal(&question));
+            first.unwrap_or(why)
+        })
+    }
+
+    /// Gives a directive to the turn, within the current bounds.
+    async fn give_within_bounds(&self, directive: Directive) -> Result<(), String> {
         let bounds = attempt_spec::bounds(self.job, &self.worker.options);
         let bounds = bounds.map_err(|error| error.to_string())?;
         let (reply, answer) = oneshot::channel();

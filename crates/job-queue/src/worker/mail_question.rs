@@ -1,7 +1,11 @@
 //! Questions of jobs that agents may answer by mail.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_engine::logic::session::Alert;
+use common::sync::lock;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use goal_run::logic::mail_answers::Offer;
@@ -12,6 +16,24 @@ use uuid::Uuid;
 
 use crate::directive::Answer;
 use crate::logic::JobId;
+
+/// The answers to the questions of an attempt, for those who answer later. Clones share them, and
+/// outlast the attempt.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GivenAnswers(Arc<Mutex<HashMap<String, String>>>);
+
+impl GivenAnswers {
+    /// Notes an answer that was followed.
+    pub(super) fn add(&self, answer: &Answer) {
+        lock(&self.0).insert(answer.question.clone(), answer.in_short());
+    }
+
+    /// Why another answer to this question is refused, if it was answered.
+    pub(super) fn refusal(&self, question: &str) -> Option<String> {
+        let first = lock(&self.0).get(question)?.clone();
+        Some(format!("question {question} was answered already: {first}"))
+    }
+}
 
 /// A question of a job.
 pub(super) struct JobQuestion {
@@ -24,6 +46,8 @@ pub(super) struct JobQuestion {
     pub(super) offer: Offer,
     /// Takes answers to the dialog of the attempt.
     pub(super) to_dialog: mpsc::UnboundedSender<MailedAnswer>,
+    /// The answers that were followed.
+    pub(super) given: GivenAnswers,
     /// Cancelled when the question is closed.
     pub(super) closed: CancellationToken,
 }
@@ -57,7 +81,10 @@ impl MailQuestion for JobQuestion {
         };
         let sent = self.to_dialog.send(MailedAnswer { answer, reply });
         async move {
-            let over = || Err("the turn has ended before".to_owned());
+            let over = || {
+                let first = self.given.refusal(&self.id);
+                Err(first.unwrap_or_else(|| "the turn has ended before".to_owned()))
+            };
             match sent {
                 Ok(()) => outcome.await.unwrap_or_else(|_| over()),
                 Err(_) => over(),
@@ -73,5 +100,43 @@ impl MailQuestion for JobQuestion {
         // A job's ID has the form of a UUID.
         let job = Uuid::parse_str(self.job.as_str()).ok()?;
         Some((job, summary.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The dialog of the attempt has gone, as after the end of the turn.
+    #[tokio::test]
+    async fn reply_after_the_turn_is_told_who_has_decided() {
+        let (to_dialog, dialog) = mpsc::unbounded_channel();
+        drop(dialog);
+        let given = GivenAnswers::default();
+        let question = JobQuestion {
+            job: JobId::from_random(0),
+            id: "req_1".to_owned(),
+            alert: Alert::Stalled {
+                silent: Duration::ZERO,
+                doing: String::new(),
+            },
+            offer: Offer::default(),
+            to_dialog,
+            given: given.clone(),
+            closed: CancellationToken::new(),
+        };
+        let reply = async || question.decide(Decision::Accept, "lead@t".to_owned()).await;
+        let refused = Err("the turn has ended before".to_owned());
+        assert_eq!(reply().await, refused);
+        given.add(&Answer {
+            question: "req_1".to_owned(),
+            decision: Decision::Decline,
+            reason: Some("not now".to_owned()),
+            by: Some(DecidedBy::Terminal),
+        });
+        let refused = Err("question req_1 was answered already: decline (terminal)".to_owned());
+        assert_eq!(reply().await, refused);
     }
 }

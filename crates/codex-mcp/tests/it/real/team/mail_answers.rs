@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use agent_team::logic::AgentName;
 use agent_team::mail::{Letter, MailStore, Sender};
-use scripted_model::{Reply, Script, Shell};
+use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
 use testkit::wait::wait_for;
@@ -26,8 +26,12 @@ async fn asking_stage(settings: &str) -> CodexFixture {
 }
 
 async fn stage_that_asks_for(command: &str, settings: &str) -> CodexFixture {
+    stage_with(command, Reply::say("Done."), settings).await
+}
+
+async fn stage_with(command: &str, end: Reply, settings: &str) -> CodexFixture {
     let touch = Reply::shell(Shell::escalated(command, "it is needed"));
-    let script = Script::new().otherwise([touch, Reply::say("Done.")]);
+    let script = Script::new().otherwise([touch, end]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     make_team(&stage, &["lead", "rust-1"]);
     stage.configure(settings);
@@ -332,6 +336,52 @@ async fn reply_to_the_notice_decides_a_question_of_a_job() {
         lines.any(|line| is_decision(&line)).then_some(())
     })
     .await;
+    stage.finish_with_worker(client).await;
+}
+
+/// A stage whose turn does not end before the gate is open.
+async fn gated_stage(gate: &Gate) -> CodexFixture {
+    let end = Reply::say("Done.").behind(gate);
+    let settings = format!("{SETTINGS}\nanswer_by_mail = true");
+    stage_with("touch made.txt", end, &settings).await
+}
+
+#[tokio::test]
+async fn late_reply_to_a_job_is_told_who_has_decided() {
+    let gate = Gate::new();
+    let stage = gated_stage(&gate).await;
+    let mut client = stage.client(&ARGS).await;
+    let job = submit(&mut client, &stage, json!({})).await;
+    let code = code_for(&stage, "lead").await;
+    stage.jobs(&["decline", &job]).await;
+    gate.reached(1).await;
+    write_to_server(&stage, "lead", &format!("accept {code}"));
+    let refusal = refusal_for(&stage, "lead").await;
+    let words = "was answered already: decline (terminal)";
+    assert!(refusal.ends_with(words), "{refusal}");
+    gate.release();
+    until_completed(&mut client, &job).await;
+    assert!(!stage.file("made.txt").exists());
+    stage.finish_with_worker(client).await;
+}
+
+#[tokio::test]
+async fn late_answer_at_a_terminal_finds_the_one_by_mail() {
+    let gate = Gate::new();
+    let stage = gated_stage(&gate).await;
+    let mut client = stage.client(&ARGS).await;
+    let job = submit(&mut client, &stage, json!({})).await;
+    let code = code_for(&stage, "lead").await;
+    write_to_server(&stage, "lead", &format!("accept {code}"));
+    gate.reached(1).await;
+    let late = stage.jobs_command(&["decline", &job]).output().await;
+    let late = String::from_utf8(late.unwrap().stderr).unwrap();
+    // The store may still have the question.
+    let possible = ["accept (mail: lead@builders)", "see `codex-mcp jobs logs`"];
+    assert!(possible.iter().any(|words| late.contains(words)), "{late}");
+    gate.release();
+    until_completed(&mut client, &job).await;
+    assert!(stage.file("made.txt").exists());
     stage.finish_with_worker(client).await;
 }
 
