@@ -324,19 +324,27 @@ impl MailClient {
 
     /// Writes a decision that came by mail to the audit log: that on a question of a job with this
     /// ID.
-    pub fn note_decision(&self, job: Uuid, question: String, decision: &'static str) {
-        let inner = Arc::clone(&self.inner);
-        self.reader.submit(move || {
+    ///
+    /// # Errors
+    ///
+    /// [`MailClientError`]; then the log has no line of it.
+    pub async fn note_decision(
+        &self,
+        job: Uuid,
+        question: String,
+        decision: &'static str,
+        outcome: AuditOutcome,
+    ) -> Result<(), MailClientError> {
+        self.run_reader(move |inner| {
             let record = Record {
                 summary: Some(&question),
                 decision: Some(decision),
                 decided_by: Some(DecidedBy::Mail.name()),
-                ..Record::new(job, Event::CallRespond, AuditOutcome::Succeeded)
+                ..Record::new(job, Event::CallRespond, outcome)
             };
-            if let Err(error) = inner.write(&record) {
-                tracing::error!("the audit log cannot be written: {error}");
-            }
-        });
+            Ok(inner.write(&record)?)
+        })
+        .await
     }
 
     /// Adds the member to its team, marked as present in `directory`, and adds it again whenever an

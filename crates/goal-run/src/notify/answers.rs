@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use agent_team::audit::AuditOutcome;
 use agent_team::logic::inbox::FirstLine;
 use agent_team::logic::{Address, AgentName};
 use agent_team::mail::{Fingerprint, Letter, Receipt};
@@ -223,12 +224,36 @@ impl Answers {
         by: &Address,
     ) -> Result<(), String> {
         let name = decision.name();
-        question.decide(decision, by.to_string()).await?;
-        tracing::info!("{by} has decided a question by mail: {name}");
-        if let Some((job, asked)) = question.audited() {
-            self.mail_client.note_decision(job, asked, name);
+        let note = |outcome| self.note(question.audited(), name, outcome);
+        let noted = note(AuditOutcome::Started).await;
+        noted.map_err(|error| error.to_string())?;
+        let decided = question.decide(decision, by.to_string()).await;
+        let outcome = match &decided {
+            Ok(()) => AuditOutcome::Succeeded,
+            Err(_) => AuditOutcome::Refused,
+        };
+        if let Err(error) = note(outcome).await {
+            tracing::error!("the result of an answer by mail is not audited: {error}");
         }
+        decided?;
+        tracing::info!("{by} has decided a question by mail: {name}");
         Ok(())
+    }
+
+    /// Writes a decision on a question of a job to the audit log.
+    async fn note(
+        &self,
+        audited: Option<(Uuid, String)>,
+        decision: &'static str,
+        outcome: AuditOutcome,
+    ) -> Result<(), MailClientError> {
+        let Some((job, asked)) = audited else {
+            return Ok(());
+        };
+        let noting = self
+            .mail_client
+            .note_decision(job, asked, decision, outcome);
+        noting.await
     }
 
     /// Tells an agent that its answer was refused.

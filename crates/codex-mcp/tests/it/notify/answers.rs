@@ -1,6 +1,7 @@
 //! Answers by mail to a question whose decisions are only noted.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
@@ -94,6 +95,11 @@ fn write(stage: &MailFixture, from: &str, text: String) {
     mail_store.send(&sender, &to, &team, &letter).unwrap();
 }
 
+fn audit_log(stage: &MailFixture) -> PathBuf {
+    let directory = stage.home.path().join(".config/atm/codex-sessions/codex");
+    directory.join("audit.jsonl")
+}
+
 #[tokio::test]
 async fn only_agents_whose_replies_arrive_get_a_code() {
     for (identity, own, recipient, has_code) in [
@@ -158,11 +164,56 @@ async fn first_reply_decides_and_the_second_is_refused() {
         (read == [false, false, true, true]).then_some(())
     })
     .await;
-    let directory = stage.home.path().join(".config/atm/codex-sessions/codex");
-    let audit = wait_for("the decision in the audit log", async || {
-        let audit = fs::read_to_string(directory.join("audit.jsonl")).unwrap();
-        audit.contains(r#""decided_by":"mail""#).then_some(audit)
+    let audit = fs::read_to_string(audit_log(&stage)).unwrap();
+    let lines = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let decisions: Vec<_> = lines
+        .filter(|line| line["decided_by"] == "mail")
+        .map(|line| (line["decision"].clone(), line["outcome"].clone()))
+        .collect();
+    let expected = [
+        ("accept", "begun"),
+        ("accept", "done"),
+        ("decline", "begun"),
+        ("decline", "refused"),
+    ];
+    let expected = expected.map(|(decision, outcome)| (json!(decision), json!(outcome)));
+    assert_eq!(decisions, expected);
+    assert!(!audit.contains(code), "{audit}");
+}
+
+#[tokio::test]
+async fn reply_that_cannot_be_audited_decides_nothing() {
+    let stage = MailFixture::new();
+    let context = stage.teller(Some("codex"), Some("t"));
+    let alerts = Alerts::start(vec![notifier("mail:lead")], context);
+    let question = Arc::new(NotedQuestion::default());
+    alerts.ask(notice(), question.clone());
+    let text = mail_for(&stage, "t", "lead", 0).await;
+    let code = text.rsplit(' ').next().unwrap();
+    let audit = audit_log(&stage);
+    wait_for("the notice in the audit log", async || {
+        let audit = fs::read_to_string(&audit).unwrap();
+        audit.contains(r#""done""#).then_some(())
     })
     .await;
-    assert!(!audit.contains(code), "{audit}");
+    fs::remove_file(&audit).unwrap();
+    fs::create_dir(&audit).unwrap();
+    write(&stage, "lead", format!("accept {code}"));
+    write(&stage, "lead", format!("decline {code}"));
+    // The second is read when the first has been refused.
+    wait_for("the replies are read", async || {
+        let mail = inbox(&stage, "t", "codex");
+        mail.iter().all(|one| one["read"] == true).then_some(())
+    })
+    .await;
+    // The control: with the log, the next reply decides.
+    fs::remove_dir(&audit).unwrap();
+    write(&stage, "lead", format!("decline {code}"));
+    let decided = wait_for("a decision", async || {
+        question.decided.lock().unwrap().clone()
+    })
+    .await;
+    assert_eq!(decided.0, Decision::Decline);
 }
