@@ -3,9 +3,9 @@
 //! No process must be started on this thread: the process would end with the thread.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::{io, thread};
+use std::{io, mem, thread};
 
 use common::sync::lock;
 use tokio::sync::oneshot;
@@ -93,8 +93,7 @@ impl IoThread {
         if state.is_running {
             self.shared.submitted.notify_one();
         } else if let Err(error) = spawn(&self.shared, &mut state) {
-            // Dropping the tasks wakes their callers, which would otherwise wait forever.
-            state.tasks.clear();
+            drop_tasks(state);
             tracing::error!("cannot spawn the thread that works with files: {error}");
         }
     }
@@ -123,6 +122,15 @@ impl IoThread {
             tracing::error!("{error}");
         }
     }
+}
+
+/// Drops the tasks that wait. This wakes their callers, which would otherwise wait forever.
+///
+/// The lock is released first: a task can own a value that submits another task when it is dropped.
+fn drop_tasks(mut state: MutexGuard<'_, State>) {
+    let tasks = mem::take(&mut state.tasks);
+    drop(state);
+    drop(tasks);
 }
 
 fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
@@ -163,7 +171,7 @@ impl Drop for EndOnPanic<'_> {
         if thread::panicking() {
             let mut state = lock(&self.0.state);
             state.has_ended = true;
-            state.tasks.clear();
+            drop_tasks(state);
         }
     }
 }
@@ -190,6 +198,28 @@ mod tests {
         let io_thread = IoThread::start().unwrap();
         assert!(io_thread.run(|| panic!("on purpose")).await.is_err());
         assert!(io_thread.run(|| ()).await.is_err());
+    }
+
+    #[test]
+    fn task_dropped_after_a_panic_can_submit_another_one() {
+        struct SubmitsOnDrop(IoThread, std::sync::mpsc::Sender<()>);
+        impl Drop for SubmitsOnDrop {
+            fn drop(&mut self) {
+                self.0.submit(|| ());
+                self.1.send(()).unwrap();
+            }
+        }
+        let io_thread = IoThread::start().unwrap();
+        let (panic_now, panics) = std::sync::mpsc::channel();
+        let (submitted, has_submitted) = std::sync::mpsc::channel();
+        io_thread.submit(move || {
+            panics.recv().unwrap();
+            panic!("on purpose");
+        });
+        let owned = SubmitsOnDrop(io_thread.clone(), submitted);
+        io_thread.submit(move || drop(owned));
+        panic_now.send(()).unwrap();
+        has_submitted.recv_timeout(IDLE).unwrap();
     }
 
     #[tokio::test]
