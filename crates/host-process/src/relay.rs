@@ -309,7 +309,7 @@ where
         }
         match end {
             LinkEnd::Lost if is_lost => {
-                tracing::warn!("the host process has ended; the next message starts another one");
+                tracing::warn!("the host process has ended");
             }
             LinkEnd::Lost | LinkEnd::Served | LinkEnd::ClientGone => return Ok(()),
         }
