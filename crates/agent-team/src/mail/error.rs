@@ -84,6 +84,18 @@ pub enum MailError {
         /// The limit, in bytes.
         limit: u64,
     },
+    /// The inboxes of a member, which are read together, are too large.
+    #[error(
+        "the inboxes of {agent} have more than {limit} {unit} together; remove old messages from them"
+    )]
+    InboxesTooLarge {
+        /// The member.
+        agent: AgentName,
+        /// The limit.
+        limit: u64,
+        /// The unit of the limit: "bytes" or "messages".
+        unit: &'static str,
+    },
     /// A message is too long.
     #[error("a {part} has at most {limit} bytes, not {bytes}")]
     TooLong {

@@ -277,14 +277,18 @@ impl MailStore {
         let team = self.team(team)?;
         let files = team.inboxes_of(agent)?;
         retry_while_malformed(|| {
-            let texts = read_all(&team, &files, LARGEST_INBOX)?;
+            let texts = read_all(&team, agent, &files, LARGEST_INBOX)?;
             let mut inboxes = Vec::new();
             let mut elements = 0;
             for (path, bytes) in &texts {
                 let inbox = parse(path, bytes)?;
                 elements += inbox.length();
                 if elements > MOST_VALUES {
-                    return Err(bad_inbox(path, BadInbox::TooManyValues));
+                    return Err(MailError::InboxesTooLarge {
+                        agent: agent.clone(),
+                        limit: u64::try_from(MOST_VALUES).unwrap_or(u64::MAX),
+                        unit: "messages",
+                    });
                 }
                 inboxes.push(inbox);
             }
@@ -301,9 +305,10 @@ fn receipts(files: &[String], marks: Vec<(usize, Mark)>) -> Vec<Receipt> {
     receipts.collect()
 }
 
-/// The texts of inboxes, which have at most `limit` bytes together.
+/// The texts of an agent's inboxes, which have at most `limit` bytes together.
 fn read_all(
     team: &Team,
+    agent: &AgentName,
     files: &[String],
     limit: u64,
 ) -> Result<Vec<(PathBuf, Vec<u8>)>, MailError> {
@@ -311,7 +316,14 @@ fn read_all(
     let mut rest = limit;
     for file in files {
         let path = team.inbox(file)?;
-        let contents = read_settled(&path, rest, SETTLE_TIMEOUT)?;
+        let contents = read_settled(&path, rest, SETTLE_TIMEOUT).map_err(|error| match error {
+            MailError::TooLarge { .. } if rest < limit => MailError::InboxesTooLarge {
+                agent: agent.clone(),
+                limit,
+                unit: "bytes",
+            },
+            error => error,
+        })?;
         let bytes = contents.map_or_else(Vec::new, |file| file.bytes);
         rest = rest.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         texts.push((path, bytes));
