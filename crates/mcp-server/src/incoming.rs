@@ -226,8 +226,10 @@ pub(super) fn begins_service(request: &ClientRequest) -> bool {
 
 /// The error for a request whose ID is in use.
 pub fn already_open(id: &NumberOrString) -> ErrorData {
-    let text =
-        format!("a request with the id {id} is still open; give each request an id of its own");
+    let text = format!(
+        "a request with the id {id} is still open, or its answer was not read; give each request an \
+         id of its own"
+    );
     ErrorData::invalid_request(text, None)
 }
 
