@@ -121,6 +121,13 @@ impl Usage {
     }
 }
 
+/// Forgets an open request of a session.
+fn end(usages: &Usages, session: &SessionId, request: u64) {
+    if let Some(usage) = lock(usages).get_mut(session) {
+        usage.open.retain(|open| *open != request);
+    }
+}
+
 /// An open stream of a session.
 struct OpenStream {
     session: SessionId,
@@ -145,9 +152,7 @@ impl OpenStream {
             Some(ServerJsonRpcMessage::Error(JsonRpcError { id: Some(id), .. })) => digest(id),
             _ => return,
         };
-        if let Some(usage) = lock(&self.usages).get_mut(&self.session) {
-            usage.open.retain(|open| *open != answered);
-        }
+        end(&self.usages, &self.session, answered);
     }
 }
 
@@ -304,17 +309,28 @@ impl SessionManager for McpSessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         // rmcp would handle both requests, and cancel one of them with the answer to the other.
-        if let ClientJsonRpcMessage::Request(request) = &message
-            && !self.begin(id, &request.id)
+        let request = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        if let Some(request) = &request
+            && !self.begin(id, request)
         {
             self.heard(id);
-            let error = already_open(&request.id);
-            let refusal = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+            let refusal = ServerJsonRpcMessage::error(already_open(request), Some(request.clone()));
             let refusal = ServerSseMessage::from_message(refusal);
             return Ok(stream::iter([refusal]).left_stream());
         }
-        let stream = self.local.create_stream(id, message).await?;
-        Ok(self.open(id, stream).right_stream())
+        match self.local.create_stream(id, message).await {
+            Ok(stream) => Ok(self.open(id, stream).right_stream()),
+            Err(error) => {
+                // The request was not passed on, and its client may try again.
+                if let Some(request) = &request {
+                    end(&self.usages, id, digest(request));
+                }
+                Err(error.into())
+            }
+        }
     }
 
     async fn accept_message(
@@ -426,5 +442,19 @@ mod tests {
         sleep(IDLE_TIMEOUT).await;
         assert!(!sessions.has_session(&watched).await.unwrap());
         sessions.places.all_free().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_that_its_session_refuses_can_be_sent_again() {
+        let sessions = McpSessions::new();
+        let creating = noting_full(CredentialId::of_test("one"), sessions.create_session());
+        let (id, transport) = creating.await.0.unwrap();
+        // This ends the session.
+        drop(transport);
+        for _ in 0..2 {
+            let ping = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+            let ping = serde_json::from_value(ping).unwrap();
+            assert!(sessions.create_stream(&id, ping).await.is_err());
+        }
     }
 }
