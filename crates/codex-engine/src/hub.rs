@@ -223,14 +223,17 @@ pub(super) async fn run_timer(
 
 fn report_outcome(entry: &Entry, turn: u64, observer: &dyn EngineObserver) {
     let last = entry.look(|machine, _| machine.outcome().cloned());
-    let last = last.filter(|(number, _)| *number == turn);
-    let turn = TurnRef {
+    let reported = TurnRef {
         session: entry.id.clone(),
         number: turn,
     };
     match last {
-        Some((_, outcome)) => observer.ended(&turn, &entry.thread, &outcome),
-        None => observer.refused(&turn, &entry.thread),
+        Some((number, outcome)) if number == turn => {
+            observer.ended(&reported, &entry.thread, &outcome);
+        }
+        // A later turn has ended as well, and only its outcome is known.
+        Some((number, _)) if number > turn => {}
+        Some(_) | None => observer.refused(&reported, &entry.thread),
     }
 }
 
