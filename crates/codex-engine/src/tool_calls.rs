@@ -6,6 +6,7 @@
 //! session's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use codex_protocol::codex::{
     Ask, McpElicitation, Release, ThreadNotification, ToolAnswer, ToolCall,
@@ -32,7 +33,7 @@ const OURS: &str = "codex-mcp";
 const UNKNOWN_OUTCOME: &str = "the process that executed this call has ended, and it is not known \
     whether the call was executed; find out before you call it again";
 
-/// The answer to a call of a sub-agent whose session's turn has ended during the call.
+/// The answer to a call of a sub-agent whose session's turn has ended while the tool worked.
 const TURN_ENDED: &str = "the turn of the thread that started this agent ended before the call did, \
     and it is not known whether the call was executed; find out before you call it again";
 
@@ -53,6 +54,8 @@ struct PendingCall {
     /// The number of the session's turn.
     turn: u64,
     step: StepReporter,
+    /// Whether the tool may have been called, perhaps by an earlier host.
+    has_begun: AtomicBool,
 }
 
 /// Starts answering a call of one of the session's tools.
@@ -76,6 +79,7 @@ pub(super) fn accept(
         return Err("the turn is over");
     }
     let mut open = PendingCall {
+        has_begun: AtomicBool::new(entry.has_begun_call(&request)),
         request,
         call,
         turn,
@@ -98,7 +102,7 @@ impl PendingCall {
             biased;
             () = self.turn_ends() => match self.is_own() {
                 true => return self.entry.end_call(&self.request),
-                false => Reply::from(ToolAnswer::refusal(TURN_ENDED)),
+                false => Reply::from(self.turn_ended()),
             },
             reply = self.reply() => reply,
         };
@@ -124,6 +128,17 @@ impl PendingCall {
         self.entry.thread.as_str() == self.call.thread_id
     }
 
+    /// The answer to a call of a sub-agent when the turn of its session ends.
+    fn turn_ended(&self) -> ToolAnswer {
+        if self.has_begun.load(Ordering::Relaxed) {
+            return ToolAnswer::refusal(TURN_ENDED);
+        }
+        let tool = &self.call.tool;
+        ToolAnswer::refusal(format!(
+            "{tool} was not called: the turn of the thread that started this agent has ended"
+        ))
+    }
+
     async fn turn_ends(&self) {
         let mut revision = self.entry.watch();
         let continues = || {
@@ -147,6 +162,7 @@ impl PendingCall {
         if !self.entry.begin_call(&self.request).await {
             return ToolAnswer::refusal(UNKNOWN_OUTCOME.to_owned()).into();
         }
+        self.has_begun.store(true, Ordering::Relaxed);
         let (server, _) = self.entry.server();
         let called = ToolInvocation {
             tool: tool.clone(),

@@ -156,6 +156,11 @@ impl Entry {
         true
     }
 
+    /// Whether an earlier host, or this one, has noted that this call of one of our tools began.
+    pub(crate) fn has_begun_call(&self, request: &RequestId) -> bool {
+        lock(&self.kept).calls.contains(request)
+    }
+
     /// Waits until the guard has received all values.
     pub(crate) async fn flush_kept(&self) {
         if let Some(keeper) = self.keeper() {

@@ -17,6 +17,7 @@ const CHILD: &str = "0199a213-81c0-7800-8aa1-bbab2a035a54";
 struct SilentTool {
     called: Arc<AtomicUsize>,
     dropped: Arc<AtomicUsize>,
+    needs_approval: bool,
 }
 
 struct DropCounter(Arc<AtomicUsize>);
@@ -30,6 +31,10 @@ impl Drop for DropCounter {
 impl ThreadTools for SilentTool {
     fn describe(&self) -> Vec<DynamicTool> {
         Vec::new()
+    }
+
+    fn needs_approval(&self, _: &str) -> bool {
+        self.needs_approval
     }
 
     fn call(&self, _: ToolInvocation) -> BoxFuture<'static, Reply> {
@@ -49,6 +54,13 @@ async fn call(world: &mut MemoryServer, id: i64, params: Value) {
 
 fn of_thread(thread: &str) -> Value {
     json!({ "threadId": thread, "turnId": "turn", "callId": "c", "tool": "x", "arguments": {} })
+}
+
+/// Codex announces the sub-agent.
+async fn announce_child(world: &mut MemoryServer) {
+    let item = json!({"type": "collabAgentToolCall", "id": "i", "receiverThreadIds": [CHILD]});
+    let params = json!({"turnId": "turn", "item": item});
+    world.tell("item/completed", params).await;
 }
 
 /// Checks that the call with this ID is refused, with `why` in the text.
@@ -113,9 +125,7 @@ async fn open_call_of_a_subagent_is_refused_when_the_turn_of_its_session_ends() 
     let mut world = MemoryServer::with_tools(tools.clone()).await;
     world.call(json!({})).await;
     world.start_turn().await;
-    let item = json!({"type": "collabAgentToolCall", "id": "i", "receiverThreadIds": [CHILD]});
-    let params = json!({"turnId": "turn", "item": item});
-    world.tell("item/completed", params).await;
+    announce_child(&mut world).await;
     call(&mut world, 0, of_thread(CHILD)).await;
     while tools.called.load(Ordering::Relaxed) < 1 {
         tokio::task::yield_now().await;
@@ -123,5 +133,27 @@ async fn open_call_of_a_subagent_is_refused_when_the_turn_of_its_session_ends() 
     world.complete_turn().await;
     assert_refused(&mut world, 0, "not known whether the call was executed").await;
     assert_eq!(tools.dropped.load(Ordering::Relaxed), 1);
+    world.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_of_a_subagent_that_nobody_has_approved_is_known_not_to_be_executed() {
+    let tools = Arc::new(SilentTool {
+        needs_approval: true,
+        ..SilentTool::default()
+    });
+    let mut world = MemoryServer::with_tools(tools.clone()).await;
+    world.call(json!({})).await;
+    world.start_turn().await;
+    announce_child(&mut world).await;
+    call(&mut world, 0, of_thread(CHILD)).await;
+    // The client cannot be asked, so that its call ends with the question.
+    let asked = world.client.next().await;
+    let status = &asked["result"]["structuredContent"]["status"];
+    assert_eq!(status, "waiting_approval", "{asked}");
+    world.end_turn("completed").await;
+    let why = "x was not called: the turn of the thread that started this agent has ended";
+    assert_refused(&mut world, 0, why).await;
+    assert_eq!(tools.called.load(Ordering::Relaxed), 0);
     world.finish().await;
 }
