@@ -294,15 +294,15 @@ impl PrivateGit {
                 // A failure is ignored: the remaining files do no harm.
                 let _ = leftovers::remove(&self.directory);
             }
-            (kept, self.lock.take())
+            // After the removal of the transfer, also if nobody waits for it any more: a retry makes
+            // a transfer at the same path.
+            let lock = self.lock.take();
+            self.io_thread.submit(move || drop(lock));
+            kept
         });
         let closed = closing.await;
-        // The directory of a transfer is removed before the lock is released.
         io_thread.flush().await;
-        match closed {
-            Ok((kept, _lock)) => kept,
-            Err(error) => Some(error.to_string()),
-        }
+        closed.unwrap_or_else(|error| Some(error.to_string()))
     }
 
     /// Makes the copy for the user, if the directory stays.

@@ -182,3 +182,35 @@ async fn runtime_does_not_wait_for_the_removal_of_files() {
     assert_eq!(closing.await, None);
     assert!(!directory.exists());
 }
+
+/// Its `transfer` is removed before that, even if nobody waits for the end of closing.
+#[tokio::test]
+async fn lock_of_a_kept_directory_is_released_after_the_work_with_its_files() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("run").await;
+    repository.commit_as_codex(&private, "a.txt");
+    private.skip_takeover();
+    let (directory, io_thread) = (private.directory.clone(), private.io_thread.clone());
+    let (release_first, first) = mpsc::channel::<()>();
+    io_thread.submit(move || {
+        let _ = first.recv();
+    });
+    let mut closing = Box::pin(private.close());
+    let polled = poll_fn(|context| Poll::Ready(closing.as_mut().poll(context))).await;
+    assert!(polled.is_pending());
+    let (begin, has_begun) = mpsc::channel();
+    let (release_last, last) = mpsc::channel::<()>();
+    io_thread.submit(move || {
+        begin.send(()).unwrap();
+        let _ = last.recv();
+    });
+    drop(release_first);
+    has_begun.recv().unwrap();
+    // The directory was kept, and its transfer is not removed yet.
+    assert!(directory.join(KEPT).exists());
+    drop(closing);
+    assert!(DirectoryLock::is_held(&directory).unwrap());
+    drop(release_last);
+    io_thread.flush().await;
+    assert!(!DirectoryLock::is_held(&directory).unwrap());
+}
