@@ -288,6 +288,7 @@ impl PrivateGit {
     /// Processes that Codex has left behind may still write to the directory itself.
     pub async fn close(mut self) -> Option<String> {
         let io_thread = self.io_thread.clone();
+        let directory = self.directory.clone();
         let closing = io_thread.run(move || {
             let kept = self.keep();
             if kept.is_none() {
@@ -302,7 +303,13 @@ impl PrivateGit {
         });
         let closed = closing.await;
         io_thread.flush().await;
-        closed.unwrap_or_else(|error| Some(error.to_string()))
+        closed.unwrap_or_else(|error| {
+            Some(format!(
+                "Cannot remove Codex's git directory {}: {error}. The next run that commits in this \
+                 repository imports its commits, or removes it.",
+                directory.display()
+            ))
+        })
     }
 
     /// Makes the copy for the user, if the directory stays.
