@@ -38,7 +38,7 @@ use super::command::TurnRef;
 use super::connection::Listener;
 use super::effects::perform;
 use super::engine::Engine;
-use super::entry::Entry;
+use super::entry::{Entry, Repetition};
 use super::error::EngineError;
 use super::hub::{self, Hub};
 use super::kept::{AGREEMENT, KeptSession, KeptSteps, RECORD, SETTINGS, TOKEN};
@@ -220,6 +220,7 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     let number = entry.look(|machine, _| machine.turns());
     if number != record.turns() {
         // Codex has died, and the session has already begun a turn in its successor.
+        entry.set_repetition(Repetition::Over);
         return entry.finish_restoring();
     }
     if record.is_running() {
@@ -246,6 +247,7 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
             resume_child(&server, &child).await;
         }
     }
+    entry.set_repetition(Repetition::Due);
     if entry.state() == State::Cancelled {
         let hub = Arc::clone(&codex.hub);
         tokio::spawn(unload_when_ended(hub, Arc::clone(entry)));

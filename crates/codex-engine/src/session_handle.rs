@@ -13,7 +13,7 @@ use super::closing;
 use super::command::{OpenQuestion, SessionId, TurnView};
 use super::decisions;
 use super::engine::{Engine, session_named};
-use super::entry::{Entry, open_questions};
+use super::entry::{Entry, Repetition, open_questions};
 use super::error::EngineError;
 use super::hub::{self, Hub};
 use super::observer::Act;
@@ -24,11 +24,13 @@ use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::{Event, FollowCursor, FollowedEvent};
 use crate::logic::session::{SentPrompt, State};
 
-/// How long a request about the questions of a session waits until the session is restored: longer
-/// than the session waits for its client.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a request about the questions of a session waits until the session and its sub-agents
+/// are restored: longer than the session waits for its client, as sessions are restored one after
+/// the other.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long Codex may then take to repeat the questions, which are not all open any more.
+/// How long Codex may then take to repeat the questions. It does not repeat those that are not open
+/// any more, so this is waited for only once.
 const REPEAT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A session, for holders other than its client: a person at a terminal, a task, or the client of
@@ -230,9 +232,14 @@ impl SessionHandle {
     pub async fn questions_restored(&self) {
         let entry = &self.entry;
         let awaits = || entry.look(|machine, _| machine.awaits_questions());
-        let is_waiting = || awaits() && entry.earlier_record().is_some();
-        entry.wait_while(RESTORE_TIMEOUT, is_waiting).await;
-        entry.wait_while(REPEAT_TIMEOUT, awaits).await;
+        let awaits_while = |repetition: Repetition| awaits() && entry.repetition() == repetition;
+        let is_pending = || awaits_while(Repetition::Pending);
+        entry.wait_while(RESTORE_TIMEOUT, is_pending).await;
+        let is_due = || awaits_while(Repetition::Due);
+        entry.wait_while(REPEAT_TIMEOUT, is_due).await;
+        if is_due() {
+            entry.set_repetition(Repetition::Over);
+        }
     }
 
     /// The open questions. Reading them here does not count as showing them to the client.

@@ -31,6 +31,19 @@ pub(super) struct Kept {
     record: Option<SessionRecord>,
     /// The number of the turn that an earlier host has begun and not seen end.
     continued_turn: Option<u64>,
+    repetition: Repetition,
+}
+
+/// When Codex repeats the open questions of an earlier host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Repetition {
+    /// As the threads of the session and of its sub-agents are resumed.
+    Pending,
+    /// Now, as all are resumed.
+    Due,
+    /// No more: what it has not repeated is not open any more.
+    #[default]
+    Over,
 }
 
 impl Entry {
@@ -67,6 +80,7 @@ impl Entry {
             children,
             continued_turn: record.is_running().then(|| record.turns()),
             record: Some(record),
+            repetition: Repetition::Pending,
         };
         let names = (session, thread, origin);
         Self {
@@ -90,6 +104,15 @@ impl Entry {
     pub(crate) fn finish_restoring(&self) {
         lock(&self.kept).record = None;
         self.keep();
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    pub(crate) fn repetition(&self) -> Repetition {
+        lock(&self.kept).repetition
+    }
+
+    pub(crate) fn set_repetition(&self, repetition: Repetition) {
+        lock(&self.kept).repetition = repetition;
         self.revision.send_modify(|revision| *revision += 1);
     }
 

@@ -29,6 +29,7 @@ use crate::logic::action::ActionId;
 use crate::logic::session::{IDLE_POLL_INTERVAL, Session, State, Timeouts};
 use crate::picture::PictureCopies;
 use keeping::Kept;
+pub(crate) use keeping::Repetition;
 
 /// Receives alerts. It must not block.
 pub(super) type OnAlert = dyn Fn(SessionAlert) + Send + Sync;
