@@ -43,9 +43,10 @@ pub fn exceed(json: &[u8], limit: usize) -> bool {
     false
 }
 
-/// An object, or its members that are objects, without those members that hold most of its values,
-/// if it holds more than `limit` values. `"truncated":true` marks each object that has lost one.
-/// Anything else with more values becomes `null`.
+/// An object without its members of more than `limit / 50` values, if it holds more than `limit`
+/// values. Of such a member that is an object itself, only the large members are left out.
+/// `"truncated":true` marks each object that has lost one. An object with many small members is not
+/// reduced. Anything else with more than `limit` values becomes `null`.
 #[must_use]
 pub fn reduced(json: &RawValue, limit: usize) -> Cow<'_, RawValue> {
     if !exceed(json.get().as_bytes(), limit) {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn reduced_object_keeps_what_is_small() {
+    fn reduced_object_keeps_small_members() {
         let reduced = |json: &str, limit| {
             let json = RawValue::from_string(json.to_owned()).unwrap();
             reduced(&json, limit).get().to_owned()

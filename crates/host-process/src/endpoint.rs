@@ -41,7 +41,7 @@ pub struct HostEndpoint {
     key: String,
 }
 
-/// What is at an endpoint of its last host.
+/// The remains of the last host of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostRemains {
     /// It has ended by itself.
@@ -127,7 +127,7 @@ impl HostEndpoint {
         self.file(LOG)
     }
 
-    /// What is here of the last host. A host that ends by itself removes its socket before.
+    /// Determines what remains of the last host. A host that ends by itself removes its socket before.
     #[must_use]
     pub fn remains(&self) -> HostRemains {
         if fs::symlink_metadata(self.file(SOCKET)).is_err() {

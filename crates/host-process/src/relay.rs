@@ -200,7 +200,7 @@ fn is_overdue(error: &io::Error) -> bool {
 pub struct Hosts<C, L> {
     /// Connects to a host, which is started if there is none.
     pub connect: C,
-    /// What the last host has left.
+    /// Returns the remains of the last host.
     pub remains: L,
 }
 

@@ -363,7 +363,7 @@ impl Jobs {
     /// Starts a worker if there is none, so that waiting jobs run and jobs of dead workers are
     /// recovered. Returns the error if no worker could be started.
     pub async fn ensure_worker(&self) -> Option<StartError> {
-        self.starter.ensure_again().await.err()
+        self.starter.ensure_unless_failed_recently().await.err()
     }
 
     /// Whether this machine runs jobs of this owner, and may submit them again.

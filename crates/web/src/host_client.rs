@@ -53,7 +53,7 @@ pub(crate) const SHORT_LINK: Duration = Duration::from_secs(2);
 /// The connections of a client to hosts, one after the other.
 pub(crate) struct HostLinks {
     connect: Arc<Connect>,
-    /// What the last host has left.
+    /// Returns the remains of the last host.
     pub(crate) remains: Arc<Remains>,
     client: Mutex<Option<Arc<HostClient>>>,
     /// The ID of the client; without random numbers, each host gets another one.

@@ -40,7 +40,7 @@ pub struct Connections {
     /// As a client that only reads what the classic server offers. It has another identity than clients
     /// that work, as it may not be gone when the first of them comes.
     pub probe: Arc<Connect>,
-    /// What the last host of these clients has left.
+    /// Returns the remains of the last host of these clients.
     pub remains: Arc<Remains>,
 }
 

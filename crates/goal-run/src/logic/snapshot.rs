@@ -81,8 +81,8 @@ pub struct Snapshot {
     /// The branches of the remote, as the remote itself lists them, with their last commits.
     /// Fetched remote-tracking refs are not used.
     pub remote: Probe<BTreeMap<String, String>>,
-    /// Whether a branch of the remote led to the checked-out commit at the start. Only found out if
-    /// a branch of the remote is there now.
+    /// Whether a branch of the remote led to the checked-out commit at the start. Only determined
+    /// if a branch of the remote is at that commit now.
     pub remote_had_tip: bool,
     /// The files that match patterns of criteria, including ignored files, by their paths from the
     /// top. Each has a fingerprint of its content, so that touching a file does not count as a

@@ -515,7 +515,7 @@ mod tests {
         conversation.lost();
         let expected = [request(2, SUBSCRIBE, "b"), request(5, SUBSCRIBE, "d")];
         assert_eq!(conversation.introduction(), expected);
-        // What has changed between the hosts is told as a change.
+        // The client is notified, as the resource may have changed between the hosts.
         let told = conversation.from_host(br#"{"id":2,"result":{}}"#).unwrap();
         let told: Value = serde_json::from_slice(&told).unwrap();
         assert_eq!(told["method"], UPDATED);

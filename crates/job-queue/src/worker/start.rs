@@ -24,7 +24,7 @@ use crate::{files, machine};
 /// How long a worker may take to announce itself: PostgreSQL may be far away.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long [`Starter::ensure_again`] does not repeat a start that has failed.
+/// How long [`Starter::ensure_unless_failed_recently`] does not repeat a start that has failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The only line that a worker started on demand prints on stdout: this, [`TAKEN`], or the
@@ -153,7 +153,7 @@ impl Starter {
     /// # Errors
     ///
     /// [`StartError`].
-    pub async fn ensure_again(&self) -> Result<(), StartError> {
+    pub async fn ensure_unless_failed_recently(&self) -> Result<(), StartError> {
         let memory = self.memory();
         let _check = memory.check.lock().await;
         let failed = lock(&memory.failed).clone();
