@@ -61,7 +61,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use std::{fs, io};
+use std::{fs, io, mem};
 
 use common::text::{first_names, shell_word};
 use safe_files::directory_lock::DirectoryLock;
@@ -203,7 +203,9 @@ impl PrivateGit {
         if let Some(synced) = synced {
             private.synced = synced;
         }
-        if private.retention_reason().is_none() {
+        let (run, refs) = (private.directory.clone(), private.synced.refs.clone());
+        let reading = private.with_files(move || Ok(retention_reason(&run, &refs, false)));
+        if reading.await?.is_none() {
             private.begin().await?;
         }
         private.write_common().await?;
@@ -274,12 +276,13 @@ impl PrivateGit {
 
     /// Leaves what Codex has made since the last takeover to the next run, as Codex's commands may
     /// still be running.
-    pub fn skip_takeover(&mut self) {
-        let refs = self.refs();
-        let is_same = refs.is_ok_and(|refs| refs.are_same_locally(&self.synced.refs));
-        if !is_same || index::stamp(&self.path().join("index")) != self.synced.index {
-            self.takeover_incomplete = true;
-        }
+    pub async fn skip_takeover(&mut self) {
+        // Stays so if this future is dropped.
+        let was_incomplete = mem::replace(&mut self.takeover_incomplete, true);
+        let refs = self.refs().await;
+        let is_same = refs.is_ok_and(|refs| refs.are_same_locally(&self.synced.refs))
+            && index::stamp(&self.path().join("index")) == self.synced.index;
+        self.takeover_incomplete = was_incomplete || !is_same;
     }
 
     /// Removes the directory, or returns a message for the user with the reason why it stays. The
@@ -314,7 +317,8 @@ impl PrivateGit {
 
     /// Makes the copy for the user, if the directory stays.
     fn keep(&self) -> Option<String> {
-        let why = self.retention_reason()?;
+        let synced = &self.synced.refs;
+        let why = retention_reason(&self.directory, synced, self.takeover_incomplete)?;
         let (path, all) = (self.path(), self.directory.display());
         let warning = format!(
             "Kept Codex's git directory {}: {why}. Do not run git in it. ",
@@ -347,8 +351,8 @@ impl PrivateGit {
 
     /// The remote branches to which Codex has pushed commits that were not taken over: those that
     /// have moved to the tip of one of Codex's branches.
-    pub fn pushed(&self) -> Vec<String> {
-        let Ok(theirs) = self.refs() else {
+    pub async fn pushed(&self) -> Vec<String> {
+        let Ok(theirs) = self.refs().await else {
             return Vec::new();
         };
         let is_own = |id: &String| {
@@ -371,29 +375,6 @@ impl PrivateGit {
             false => remove_file(&retry)?,
         }
         transfer.copy(&self.path(), &self.directory.join(KEPT))
-    }
-
-    /// The reason for keeping the directory: the contents that the repository lacks.
-    fn retention_reason(&self) -> Option<String> {
-        if !self.directory.join(SYNCED).is_file() {
-            return None;
-        }
-        let path = self.path();
-        let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
-        let has_some = |path: &Path| path.symlink_metadata().is_ok() && !is_empty(path);
-        let mut unfinished = UNFINISHED.into_iter();
-        let unfinished = unfinished.find(|(name, _)| has_some(&path.join(name)));
-        match (unfinished, self.refs()) {
-            (Some((_, what)), _) => Some(what.to_owned()),
-            (None, Ok(refs)) if refs.are_same_locally(&self.synced.refs) => {
-                match self.takeover_incomplete {
-                    true => Some("its index was not imported".to_owned()),
-                    false => None,
-                }
-            }
-            (None, Ok(_)) => Some("some refs were not imported".to_owned()),
-            (None, Err(error)) => Some(error.to_string()),
-        }
     }
 
     async fn begin(&mut self) -> Result<(), GitError> {
@@ -574,8 +555,9 @@ impl PrivateGit {
     }
 
     /// The refs that the private directory has now.
-    fn refs(&self) -> io::Result<Refs> {
-        Refs::of_directory(&self.path())
+    async fn refs(&self) -> io::Result<Refs> {
+        let path = self.path();
+        self.with_files(move || Refs::of_directory(&path)).await
     }
 }
 
@@ -628,17 +610,40 @@ const UNFINISHED: [(&str, &str); 9] = [
     ("lfs/objects", "files of Git LFS are in it"),
 ];
 
+/// The reason for keeping the directory of a run: the contents that the repository lacks. `synced`
+/// are the refs when both were last the same.
+fn retention_reason(run: &Path, synced: &Refs, takeover_incomplete: bool) -> Option<String> {
+    if !run.join(SYNCED).is_file() {
+        return None;
+    }
+    let path = run.join(PRIVATE);
+    let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+    let has_some = |path: &Path| path.symlink_metadata().is_ok() && !is_empty(path);
+    let mut unfinished = UNFINISHED.into_iter();
+    let unfinished = unfinished.find(|(name, _)| has_some(&path.join(name)));
+    match (unfinished, Refs::of_directory(&path)) {
+        (Some((_, what)), _) => Some(what.to_owned()),
+        (None, Ok(refs)) if refs.are_same_locally(synced) => match takeover_incomplete {
+            true => Some("its index was not imported".to_owned()),
+            false => None,
+        },
+        (None, Ok(_)) => Some("some refs were not imported".to_owned()),
+        (None, Err(error)) => Some(error.to_string()),
+    }
+}
+
 impl Drop for PrivateGit {
     fn drop(&mut self) {
         let Some(lock) = self.lock.take() else {
             return;
         };
-        let is_removed = self.retention_reason().is_none();
         let directory = self.directory.clone();
+        let (synced, takeover_incomplete) =
+            (mem::take(&mut self.synced.refs), self.takeover_incomplete);
         let (done, is_done) = mpsc::channel();
         // After work that is still under way.
         self.io_thread.submit(move || {
-            if is_removed {
+            if retention_reason(&directory, &synced, takeover_incomplete).is_none() {
                 // A failure is ignored: the remaining files do no harm.
                 let _ = leftovers::remove(&directory);
             }

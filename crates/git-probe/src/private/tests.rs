@@ -121,7 +121,7 @@ async fn commits_of_a_skipped_takeover_are_imported_by_the_next_run() {
     let repository = Repository::new().await;
     let mut private = repository.open("first").await;
     repository.commit_as_codex(&private, "a.txt");
-    private.skip_takeover();
+    private.skip_takeover().await;
     assert!(private.close().await.is_some());
     let warnings = recover(&repository.git, "second", &CancellationToken::new()).await;
     let tip = repository.git(&["log", "-1", "--format=%s", "main"]);
@@ -133,7 +133,7 @@ async fn commits_of_a_skipped_takeover_are_imported_by_the_next_run() {
 async fn nothing_is_kept_if_a_skipped_takeover_had_nothing_to_take() {
     let repository = Repository::new().await;
     let mut private = repository.open("run").await;
-    private.skip_takeover();
+    private.skip_takeover().await;
     assert_eq!(private.close().await, None);
 }
 
@@ -183,13 +183,29 @@ async fn runtime_does_not_wait_for_the_removal_of_files() {
     assert!(!directory.exists());
 }
 
+#[tokio::test]
+async fn runtime_does_not_wait_for_the_reading_of_refs() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("run").await;
+    let (release, held) = mpsc::channel::<()>();
+    private.io_thread.submit(move || {
+        let _ = held.recv();
+    });
+    let mut skipping = Box::pin(private.skip_takeover());
+    let first = poll_fn(|context| Poll::Ready(skipping.as_mut().poll(context))).await;
+    assert!(first.is_pending());
+    drop(release);
+    skipping.await;
+    assert!(!private.takeover_incomplete);
+}
+
 /// Its `transfer` is removed before that, even if nobody waits for the end of closing.
 #[tokio::test]
 async fn lock_of_a_kept_directory_is_released_after_the_work_with_its_files() {
     let repository = Repository::new().await;
     let mut private = repository.open("run").await;
     repository.commit_as_codex(&private, "a.txt");
-    private.skip_takeover();
+    private.skip_takeover().await;
     let (directory, io_thread) = (private.directory.clone(), private.io_thread.clone());
     let (release_first, first) = mpsc::channel::<()>();
     io_thread.submit(move || {

@@ -49,8 +49,10 @@ impl<W: Watcher> Driver<'_, W> {
             true => Answer::Present,
             false => Answer::Missing,
         };
-        let looked = self.inspect_paused().await;
-        looked.unwrap_or_else(|error| self.failed_inspection(&error))
+        match self.inspect_paused().await {
+            Ok(inspection) => inspection,
+            Err(error) => self.failed_inspection(&error).await,
+        }
     }
 
     async fn inspect_paused(&mut self) -> Result<Inspection, PauseError> {
@@ -87,9 +89,9 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     /// The inspection to report when Codex's background processes could not be stopped.
-    fn failed_inspection(&mut self, error: &PauseError) -> Inspection {
+    async fn failed_inspection(&mut self, error: &PauseError) -> Inspection {
         if let Some(private) = &mut self.private {
-            private.skip_takeover();
+            private.skip_takeover().await;
         }
         let why = format!("{error}. The repository was not looked at");
         let now = self.inspector.failed_snapshot(&why);
@@ -171,7 +173,7 @@ impl<W: Watcher> Driver<'_, W> {
                 (warnings, Some(why))
             }
             Err(error) => {
-                let pushed = private.pushed();
+                let pushed = private.pushed().await;
                 let pushed = match pushed.is_empty() {
                     true => String::new(),
                     false => format!(
