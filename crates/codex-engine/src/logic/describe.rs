@@ -26,6 +26,7 @@ pub(crate) fn item(item: &Item) -> Option<String> {
         Item::DynamicToolCall { tool, .. } => format!("calling {tool}"),
         Item::WebSearch { query, .. } => format!("searching the web for {query}"),
         Item::CollabAgentToolCall { .. } => "working with other agents".to_owned(),
+        Item::ContextCompaction => "compacting the context".to_owned(),
         Item::Reasoning => THINKING.to_owned(),
         Item::UserMessage | Item::Other => return None,
     };
@@ -73,6 +74,7 @@ pub(crate) fn ended(item: &Item) -> Option<String> {
         }
         Item::WebSearch { query, .. } => format!("searched the web for {query}"),
         Item::CollabAgentToolCall { .. } => "worked with other agents".to_owned(),
+        Item::ContextCompaction => "compacted the context".to_owned(),
         Item::Reasoning => "thought".to_owned(),
         Item::UserMessage | Item::Other => return None,
     };

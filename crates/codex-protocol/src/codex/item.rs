@@ -94,6 +94,8 @@ pub enum Item {
         #[serde(default, rename = "receiverThreadIds")]
         children: Vec<String>,
     },
+    /// Codex summarises the thread to make room in the context window.
+    ContextCompaction,
     /// Codex's reasoning.
     Reasoning,
     /// A message of the user.

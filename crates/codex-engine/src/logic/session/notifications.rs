@@ -19,6 +19,10 @@ use crate::logic::events::{EventData, EventType};
 /// 0.171.0, `ModelReroutedNotification` in the schema of the app-server).
 const REROUTED: &str = "model/rerouted";
 
+/// The report of older releases that Codex has compacted the context, before it was an item
+/// (`ContextCompactedNotification`).
+const COMPACTED: &str = "thread/compacted";
+
 impl Session {
     /// Handles a notification about the thread.
     pub fn on_notification(&mut self, heard: ThreadNotification<'_>, now: Now) -> Vec<Effect> {
@@ -80,7 +84,7 @@ impl Session {
             Notification::Warning(_) => {}
             Notification::RequestResolved(request) => self.resolved(&request, now),
             Notification::Other => {
-                if method == REROUTED {
+                if [REROUTED, COMPACTED].contains(&method) {
                     self.uses_model(None);
                 }
                 self.write_news(EventType::Progress, (method, params), None, now);
@@ -128,16 +132,20 @@ impl Session {
         self.log.push(now.wall, text);
     }
 
-    /// Notes that other agents may have used tokens for the session, which Codex counts in their own
-    /// threads.
-    fn note_agents(&mut self, item: &Item) {
-        if matches!(item, Item::CollabAgentToolCall { .. }) {
+    /// Notes a step whose tokens are not among those of the thread: Codex counts those of other
+    /// agents in their own threads, and those of OpenAI's compaction nowhere.
+    fn note_uncounted(&mut self, item: &Item) {
+        let is_uncounted = matches!(
+            item,
+            Item::CollabAgentToolCall { .. } | Item::ContextCompaction
+        );
+        if is_uncounted {
             self.uses_model(None);
         }
     }
 
     fn item_started(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
-        self.note_agents(&item);
+        self.note_uncounted(&item);
         let words = describe::item(&item);
         self.write_news(kind_of(&item), heard, words.as_deref(), now);
         if let Some(words) = words {
@@ -152,7 +160,7 @@ impl Session {
     }
 
     fn item_completed(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
-        self.note_agents(&item);
+        self.note_uncounted(&item);
         let words = describe::ended(&item);
         self.write_news(kind_of(&item), heard, words.as_deref(), now);
         // A message is followed by another step or by the end of the turn.

@@ -274,8 +274,10 @@ fn sole_model_is_known_until_there_may_be_another_one() {
     let same = sole("m", &|world| uses(world, Some("m")));
     assert_eq!(same.as_deref(), Some("m"));
     let agents = json!({"type": "collabAgentToolCall", "id": "i", "receiverThreadIds": ["child"]});
-    let changes: [&dyn Fn(&mut World); 8] = [
-        // Codex does not report the tokens of reviews, nor here those of other agents.
+    let compaction = json!({"type": "contextCompaction", "id": "i"});
+    let changes: [&dyn Fn(&mut World); 11] = [
+        // Codex does not report the tokens of reviews and of OpenAI's compaction, nor here those of
+        // other agents.
         &|world| {
             world.apply(Event::Completed);
             world.session.prompt(Form::Review, world.now).unwrap();
@@ -283,6 +285,12 @@ fn sole_model_is_known_until_there_may_be_another_one() {
         },
         &|world| drop(world.receive_item("item/started", &agents)),
         &|world| drop(world.receive_item("item/completed", &agents)),
+        &|world| drop(world.receive_item("item/started", &compaction)),
+        &|world| drop(world.receive_item("item/completed", &compaction)),
+        &|world| {
+            let params = json!({"threadId": "t", "turnId": "turn-1"});
+            world.receive("thread/compacted", params);
+        },
         &|world| uses(world, None),
         &|world| {
             uses(world, Some("other"));
