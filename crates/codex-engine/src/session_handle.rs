@@ -248,6 +248,13 @@ impl SessionHandle {
         self.entry.look(|machine, _| open_questions(machine))
     }
 
+    /// The words for how a question was closed; `None` if the event log does not have that.
+    #[must_use]
+    pub fn closing_of(&self, action: &ActionId) -> Option<String> {
+        self.entry
+            .look(|machine, _| machine.log().closing_of(&action.0))
+    }
+
     /// Answers a question; a note is written to the event log.
     ///
     /// # Errors

@@ -61,6 +61,10 @@ impl MailQuestion for SessionQuestion {
         self.question().is_some()
     }
 
+    fn closing(&self) -> Option<String> {
+        self.session()?.closing_of(&self.id)
+    }
+
     fn decide(&self, decision: Decision, by: String) -> BoxFuture<'_, Result<(), String>> {
         ready(self.decide_now(&decision, &by)).boxed()
     }

@@ -112,7 +112,8 @@ impl Alerts {
                 let ends = match (question, &answers) {
                     (Some(question), Some(answers)) => {
                         let limit = context.timeouts.mail;
-                        answers.offer(question, &notifiers, limit).await
+                        let line = &notice.line;
+                        answers.offer(question, &notifiers, line, limit).await
                     }
                     _ => Vec::new(),
                 };

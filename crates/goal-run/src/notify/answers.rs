@@ -13,6 +13,7 @@ use agent_team::logic::{Address, AgentName};
 use agent_team::mail::{Fingerprint, Letter, Receipt};
 use agent_team::{MailClient, MailClientError, Member};
 use codex_engine::logic::action::Decision;
+use common::secrets::mask;
 use common::sync::lock;
 use common::text::one_line;
 use futures::future::BoxFuture;
@@ -37,6 +38,9 @@ pub trait MailQuestion: Send + Sync {
 
     /// Whether the question is open.
     fn is_open(&self) -> bool;
+
+    /// How the closed question was closed, and by whom; `None` if that is unknown.
+    fn closing(&self) -> Option<String>;
 
     /// Decides the question for an agent. The error says why the decision was refused.
     fn decide(&self, decision: Decision, by: String) -> BoxFuture<'_, Result<(), String>>;
@@ -88,6 +92,7 @@ impl Answers {
         self: &Arc<Self>,
         question: Question,
         notifiers: &[Notifier],
+        notice: &str,
         limit: Duration,
     ) -> Vec<Option<String>> {
         let offer = question.offer();
@@ -96,7 +101,7 @@ impl Answers {
         }
         let mut state = lock(&self.state);
         let ends = notifiers.iter().map(|notifier| {
-            let code = self.code_for(notifier, &question, &offer)?;
+            let code = self.code_for(notifier, &question, &offer, notice)?;
             let end = instructions(&offer, &code.code);
             state.answers.add(code);
             Some(end)
@@ -129,6 +134,7 @@ impl Answers {
         notifier: &Notifier,
         question: &Question,
         offer: &Offer,
+        notice: &str,
     ) -> Option<SentCode<Question>> {
         let (Notifier::Mail(recipient), Some(team)) = (notifier, &self.member.team) else {
             return None;
@@ -143,6 +149,7 @@ impl Answers {
             recipient: recipient.agent.clone(),
             team: team.clone(),
             decisions: offer.decisions.clone(),
+            notice: notice.to_owned(),
         })
     }
 
@@ -152,7 +159,11 @@ impl Answers {
         let mut is_failing = false;
         loop {
             sleep(POLL_INTERVAL).await;
-            if !self.is_waiting() {
+            let (is_waiting, closed) = self.update();
+            for code in closed {
+                self.report_closed(code).await;
+            }
+            if !is_waiting {
                 return;
             }
             match self.read_replies(&mut seen).await {
@@ -166,11 +177,12 @@ impl Answers {
         }
     }
 
-    fn is_waiting(&self) -> bool {
+    /// Whether to wait for replies, and the codes whose questions were closed just now.
+    fn update(&self) -> (bool, Vec<SentCode<Question>>) {
         let mut state = lock(&self.state);
         let is_open = |question: &Question| question.is_open();
         state.is_watching = state.answers.update(Instant::now(), is_open);
-        state.is_watching
+        (state.is_watching, state.answers.take_closed())
     }
 
     async fn read_replies(&self, seen: &mut Option<Fingerprint>) -> Result<(), MailClientError> {
@@ -198,7 +210,13 @@ impl Answers {
                 code,
             } => {
                 self.mail_client.mark_read(receipts);
-                if let Err(why) = self.decide(question, decision, &by).await {
+                let decided = self.decide(&question, decision, &by).await;
+                // It knows of its own decision, and hears of an earlier one by the refusal.
+                if decided.is_ok() || !question.is_open() {
+                    let is_question = |one: &Question| Arc::ptr_eq(one, &question);
+                    lock(&self.state).answers.informed(&by, is_question);
+                }
+                if let Err(why) = decided {
                     lock(&self.state).answers.refused(&code);
                     self.report(by, &why).await;
                 }
@@ -219,7 +237,7 @@ impl Answers {
 
     async fn decide(
         &self,
-        question: Question,
+        question: &Question,
         decision: Decision,
         by: &Address,
     ) -> Result<(), String> {
@@ -266,6 +284,23 @@ impl Answers {
         };
         if let Err(error) = self.mail_client.send(to, letter).await {
             tracing::warn!("the refusal of an answer cannot be sent: {error}");
+        }
+    }
+
+    /// Tells the recipient of a code how its question was closed.
+    async fn report_closed(&self, code: SentCode<Question>) {
+        let to = code.address();
+        let summary = match code.question.closing() {
+            Some(how) => format!("The question is closed: {}", mask(&how)),
+            None => "The question can no longer be answered by mail".to_owned(),
+        };
+        let summary = one_line(&summary, NOTICE_LIMIT);
+        let letter = Letter {
+            text: format!("{summary}\n\n{}", code.notice),
+            summary: Some(summary),
+        };
+        if let Err(error) = self.mail_client.send(to, letter).await {
+            tracing::warn!("cannot tell an agent that a question is closed: {error}");
         }
     }
 }

@@ -28,9 +28,14 @@ impl GivenAnswers {
         lock(&self.0).insert(answer.question.clone(), answer.in_short());
     }
 
+    /// The answer to this question, and who gave it.
+    fn first(&self, question: &str) -> Option<String> {
+        lock(&self.0).get(question).cloned()
+    }
+
     /// Why another answer to this question is refused, if it was answered.
     pub(super) fn refusal(&self, question: &str) -> Option<String> {
-        let first = lock(&self.0).get(question)?.clone();
+        let first = self.first(question)?;
         Some(format!("question {question} was answered already: {first}"))
     }
 }
@@ -69,6 +74,12 @@ impl MailQuestion for JobQuestion {
 
     fn is_open(&self) -> bool {
         !self.closed.is_cancelled()
+    }
+
+    fn closing(&self) -> Option<String> {
+        let unanswered =
+            || "without an answer: it timed out, or Codex no longer needs one".to_owned();
+        Some(self.given.first(&self.id).unwrap_or_else(unanswered))
     }
 
     fn decide(&self, decision: Decision, by: String) -> BoxFuture<'_, Result<(), String>> {
@@ -130,6 +141,8 @@ mod tests {
         let reply = async || question.decide(Decision::Accept, "lead@t".to_owned()).await;
         let refused = Err("the turn has ended before".to_owned());
         assert_eq!(reply().await, refused);
+        let closing = question.closing().unwrap();
+        assert!(closing.starts_with("without an answer: "), "{closing}");
         given.add(&Answer {
             question: "req_1".to_owned(),
             decision: Decision::Decline,
@@ -138,5 +151,6 @@ mod tests {
         });
         let refused = Err("question req_1 was answered already: decline (terminal)".to_owned());
         assert_eq!(reply().await, refused);
+        assert_eq!(question.closing().unwrap(), "decline (terminal)");
     }
 }

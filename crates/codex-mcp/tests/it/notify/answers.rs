@@ -37,6 +37,12 @@ impl MailQuestion for NotedQuestion {
         self.decided.lock().unwrap().is_none()
     }
 
+    fn closing(&self) -> Option<String> {
+        let decided = self.decided.lock().unwrap();
+        let (decision, by) = decided.as_ref()?;
+        Some(format!("{} ({by})", decision.name()))
+    }
+
     fn decide(&self, decision: Decision, by: String) -> BoxFuture<'_, Result<(), String>> {
         let mut decided = self.decided.lock().unwrap();
         let result = match decided.as_ref() {
@@ -181,6 +187,37 @@ async fn first_reply_decides_and_the_second_is_refused() {
     let expected = expected.map(|(decision, outcome)| (json!(decision), json!(outcome)));
     assert_eq!(decisions, expected);
     assert!(!audit.contains(code), "{audit}");
+}
+
+#[tokio::test]
+async fn other_recipients_hear_how_a_question_was_closed() {
+    let stage = MailFixture::new();
+    let recipients = vec![notifier("mail:lead"), notifier("mail:rust-1")];
+    let alerts = Alerts::start(recipients, stage.teller(Some("codex"), Some("t")));
+    let question = Arc::new(NotedQuestion::default());
+    alerts.ask(notice(), question.clone());
+    let text = mail_for(&stage, "t", "lead", 0).await;
+    let code = text.rsplit(' ').next().unwrap();
+    mail_for(&stage, "t", "rust-1", 0).await;
+    write(&stage, "lead", format!("accept {code}"));
+    let closed = mail_for(&stage, "t", "rust-1", 1).await;
+    let expected = "The question is closed: accept (lead@t)\n\n\
+        APPROVAL :: session s: waiting for approval";
+    assert_eq!(closed, expected);
+
+    // A decision elsewhere.
+    let question = Arc::new(NotedQuestion::default());
+    alerts.ask(notice(), question.clone());
+    mail_for(&stage, "t", "lead", 1).await;
+    mail_for(&stage, "t", "rust-1", 2).await;
+    let elsewhere = (Decision::Decline, "terminal".to_owned());
+    *question.decided.lock().unwrap() = Some(elsewhere);
+    for (agent, number) in [("lead", 2), ("rust-1", 3)] {
+        let closed = mail_for(&stage, "t", agent, number).await;
+        let begins = "The question is closed: decline (terminal)\n";
+        assert!(closed.starts_with(begins), "{closed}");
+    }
+    assert_eq!(inbox(&stage, "t", "lead").len(), 3);
 }
 
 #[tokio::test]

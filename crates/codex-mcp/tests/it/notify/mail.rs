@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{LINE, NotifierContext, tell, teller};
 
-/// A home directory with the teams `t`, of `lead` and `codex`, and `other`, of `lead`.
+/// A home directory with the teams `t`, of `lead`, `rust-1` and `codex`, and `other`, of `lead`.
 pub(super) struct MailFixture {
     pub(super) home: tempfile::TempDir,
 }
@@ -20,7 +20,7 @@ impl MailFixture {
         let stage = Self {
             home: tempfile::tempdir().unwrap(),
         };
-        stage.add("t", &["lead", "codex"]);
+        stage.add("t", &["lead", "rust-1", "codex"]);
         stage.add("other", &["lead"]);
         stage
     }
@@ -203,7 +203,7 @@ async fn agent_outside_the_team_gets_no_inbox() {
     let error = tell("mail:nobody", &teller).await.unwrap_err();
     assert_eq!(
         error,
-        "team t has no member nobody; its members are: lead, codex"
+        "team t has no member nobody; its members are: lead, rust-1, codex"
     );
     let inboxes = fs::read_dir(stage.directory("t").join("inboxes")).unwrap();
     assert_eq!(inboxes.count(), 0);

@@ -199,6 +199,8 @@ pub struct SentCode<Q> {
     pub team: TeamName,
     /// The decisions that the notice offers.
     pub decisions: Vec<Decision>,
+    /// The first line of the notice.
+    pub notice: String,
 }
 
 /// What to do about a reply.
@@ -250,6 +252,8 @@ struct KnownCode<Q> {
     tries_left: u8,
     /// When the question was found closed.
     closed: Option<Instant>,
+    /// Whether the recipient knows how the question was closed.
+    is_informed: bool,
 }
 
 impl<Q> Default for MailAnswers<Q> {
@@ -268,6 +272,7 @@ impl<Q: Clone> MailAnswers<Q> {
             sent,
             tries_left: TRIES,
             closed: None,
+            is_informed: false,
         });
     }
 
@@ -285,6 +290,27 @@ impl<Q: Clone> MailAnswers<Q> {
             self.judged.clear();
         }
         !self.codes.is_empty()
+    }
+
+    /// Takes the codes of closed questions whose recipients have yet to hear how. Each is returned
+    /// once.
+    pub fn take_closed(&mut self) -> Vec<SentCode<Q>> {
+        let is_new = |code: &&mut KnownCode<Q>| code.closed.is_some() && !code.is_informed;
+        let closed = self.codes.iter_mut().filter(is_new);
+        let closed = closed.map(|code| {
+            code.is_informed = true;
+            code.sent.clone()
+        });
+        closed.collect()
+    }
+
+    /// Notes that a recipient knows how a question was closed.
+    pub fn informed(&mut self, recipient: &Address, is_question: impl Fn(&Q) -> bool) {
+        let is_theirs = |code: &&mut KnownCode<Q>| {
+            code.sent.address() == *recipient && is_question(&code.sent.question)
+        };
+        let theirs = self.codes.iter_mut().filter(is_theirs);
+        theirs.for_each(|code| code.is_informed = true);
     }
 
     /// Judges a message. Each is judged once.
@@ -338,7 +364,9 @@ impl<Q: Clone> MailAnswers<Q> {
 }
 
 impl<Q> SentCode<Q> {
-    fn address(&self) -> Address {
+    /// The recipient, with its team.
+    #[must_use]
+    pub fn address(&self) -> Address {
         Address {
             agent: self.recipient.clone(),
             team: Some(self.team.clone()),

@@ -22,6 +22,7 @@ fn sent(question: u32, recipient: &str, code: AnswerCode) -> SentCode<u32> {
         recipient: recipient.parse().unwrap(),
         team: "builders".parse().unwrap(),
         decisions: vec![Decision::Accept, Decision::Decline],
+        notice: "APPROVAL".to_owned(),
     }
 }
 
@@ -274,6 +275,29 @@ fn codes_of_closed_questions_are_forgotten_after_a_while() {
     assert_eq!(later, Verdict::Ordinary);
     assert!(answers.update(now + LATE, |_| false));
     assert!(!answers.update(now + LATE + LATE, |_| false));
+}
+
+#[test]
+fn each_recipient_hears_once_that_a_question_is_closed() {
+    let mut answers = answers();
+    answers.add(sent(OF_LEAD, "rust-1", code(7)));
+    answers.add(sent(OF_LEAD, "tester", code(8)));
+    let told = |answers: &mut MailAnswers<u32>, open: &[u32]| -> Vec<(u32, String)> {
+        answers.update(Instant::now(), |question| open.contains(question));
+        let closed = answers.take_closed().into_iter();
+        closed
+            .map(|code| (code.question, code.address().to_string()))
+            .collect()
+    };
+    assert!(told(&mut answers, &[OF_LEAD, OF_RUST]).is_empty());
+    // The agent that decides knows.
+    answers.informed(&lead(), |question| *question == OF_LEAD);
+    let others = ["rust-1@builders", "tester@builders"].map(|one| (OF_LEAD, one.to_owned()));
+    assert_eq!(told(&mut answers, &[OF_RUST]), others);
+    assert!(told(&mut answers, &[OF_RUST]).is_empty());
+    let last = [(OF_RUST, "rust-1@builders".to_owned())];
+    assert_eq!(told(&mut answers, &[]), last);
+    assert!(told(&mut answers, &[]).is_empty());
 }
 
 #[test]

@@ -86,6 +86,17 @@ async fn refusal_for(stage: &CodexFixture, agent: &str) -> String {
     .await
 }
 
+/// Waits until an agent hears that a question is closed; returns the words.
+async fn closing_for(stage: &CodexFixture, agent: &str) -> String {
+    wait_for("the message that a question is closed", async || {
+        let mail = inbox(stage, agent);
+        let mut texts = mail.iter().filter_map(|one| one["text"].as_str());
+        let closed = texts.find(|text| text.starts_with("The question is closed: "))?;
+        Some(closed.to_owned())
+    })
+    .await
+}
+
 /// The files below a directory that contain a text.
 fn files_with(directory: &Path, text: &str, found: &mut Vec<PathBuf>) {
     // Temporary files and directories may be gone.
@@ -188,6 +199,9 @@ async fn only_the_recipient_of_a_code_decides_with_it() {
     assert!(!stage.file("made.txt").exists());
     let refusal = refusal_for(&stage, "lead").await;
     assert!(refusal.contains("closed: decline (mail)"), "{refusal}");
+    let closed = closing_for(&stage, "rust-1").await;
+    assert!(closed.contains("closed: decline (mail)"), "{closed}");
+    assert!(closed.contains("\n\nAPPROVAL :: session "), "{closed}");
     assert!(!stage.file("made.txt").exists());
     stage.finish(poller.client).await;
 }
@@ -355,6 +369,11 @@ async fn late_reply_to_a_job_is_told_who_has_decided() {
     let code = code_for(&stage, "lead").await;
     stage.jobs(&["decline", &job]).await;
     gate.reached(1).await;
+    for agent in ["lead", "rust-1"] {
+        let closed = closing_for(&stage, agent).await;
+        let begins = "The question is closed: decline (terminal)\n";
+        assert!(closed.starts_with(begins), "{closed}");
+    }
     write_to_server(&stage, "lead", &format!("accept {code}"));
     let refusal = refusal_for(&stage, "lead").await;
     let words = "was answered already: decline (terminal)";
