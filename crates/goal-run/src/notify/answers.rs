@@ -86,8 +86,8 @@ impl Answers {
         }))
     }
 
-    /// Makes codes for those who are told of a question by mail and may answer it, and waits for
-    /// their replies. Returns the end of each notifier's mail.
+    /// Makes codes for the recipients that may answer a question, and waits for their replies.
+    /// Returns the end of each notifier's mail.
     pub(super) async fn offer(
         self: &Arc<Self>,
         question: Question,

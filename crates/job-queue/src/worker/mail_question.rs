@@ -122,7 +122,7 @@ mod tests {
 
     /// The dialog of the attempt has gone, as after the end of the turn.
     #[tokio::test]
-    async fn reply_after_the_turn_is_told_who_has_decided() {
+    async fn refusal_after_the_turn_names_the_decider() {
         let (to_dialog, dialog) = mpsc::unbounded_channel();
         drop(dialog);
         let given = GivenAnswers::default();

@@ -123,7 +123,7 @@ fn hidden_part(ask: &Ask) -> Option<&'static str> {
     let is_masked = approval_text::masked_question(ask) != whole || mask(&whole) != whole;
     match ActionKind::from(ask) {
         ActionKind::FileChange => Some("the contents of the changes"),
-        _ if is_masked => Some("what looks like a credential"),
+        _ if is_masked => Some("a part that looks like a credential"),
         _ if approval_text::is_shortened(&whole) => Some("the whole question"),
         _ => None,
     }

@@ -361,7 +361,7 @@ async fn gated_stage(gate: &Gate) -> CodexFixture {
 }
 
 #[tokio::test]
-async fn late_reply_to_a_job_is_told_who_has_decided() {
+async fn refusal_of_a_late_reply_to_a_job_names_the_decider() {
     let gate = Gate::new();
     let stage = gated_stage(&gate).await;
     let mut client = stage.client(&ARGS).await;
