@@ -67,6 +67,8 @@ pub struct Record<'a> {
     pub decision: Option<&'a str>,
     /// The deciding party, see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
     pub decided_by: Option<&'a str>,
+    /// The agent that decided by mail.
+    pub decided_agent: Option<&'a str>,
     /// The messages that were read.
     pub messages: &'a [Envelope],
     /// The error, if the event failed or a broadcast did not reach all members.
@@ -86,6 +88,7 @@ impl Record<'_> {
             summary: None,
             decision: None,
             decided_by: None,
+            decided_agent: None,
             messages: &[],
             error: None,
         }
@@ -174,6 +177,9 @@ pub struct AuditLine {
     /// The deciding party, see [`DecidedBy`](codex_engine::logic::action::DecidedBy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// The agent that decided by mail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_agent: Option<String>,
     /// The number of messages that were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
@@ -283,6 +289,7 @@ impl Audit {
             summary: shown(record.summary, SUMMARY_CHARS),
             decision: shown(record.decision, NAME_CHARS),
             decided_by: shown(record.decided_by, NAME_CHARS),
+            decided_agent: shown(record.decided_agent, NAME_CHARS),
             count: (record.event == Event::AtmRead && record.outcome == AuditOutcome::Succeeded)
                 .then_some(record.messages.len()),
             messages: record

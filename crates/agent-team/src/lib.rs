@@ -52,7 +52,7 @@ pub mod summary;
 
 pub use claim::{Claim, ClaimError};
 pub use context::{Context, Member};
-pub use mail_client::{BroadcastResults, MailClient, MailClientError, SentMessage};
+pub use mail_client::{BroadcastResults, MailClient, MailClientError, MailDecision, SentMessage};
 pub use records::{PreviousThread, RecordError, Records};
 pub use services::TeamServices;
 pub use shutdown_summary::ShutdownSummary;

@@ -39,6 +39,19 @@ pub enum MailClientError {
     IoThread(#[from] ThreadEnded),
 }
 
+/// A decision by mail on a question of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailDecision {
+    /// The ID of the job.
+    pub job: Uuid,
+    /// The question in one line.
+    pub question: String,
+    /// The decision's name.
+    pub decision: &'static str,
+    /// The agent that decided.
+    pub agent: String,
+}
+
 /// A message that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentMessage {
@@ -322,25 +335,25 @@ impl MailClient {
         });
     }
 
-    /// Writes a decision that came by mail to the audit log: that on a question of a job with this
-    /// ID.
+    /// Writes a decision that came by mail to the audit log.
     ///
     /// # Errors
     ///
     /// [`MailClientError`]; then the log has no line of it.
     pub async fn note_decision(
         &self,
-        job: Uuid,
-        question: String,
-        decision: &'static str,
+        made: MailDecision,
         outcome: AuditOutcome,
+        error: Option<String>,
     ) -> Result<(), MailClientError> {
         self.run_reader(move |inner| {
             let record = Record {
-                summary: Some(&question),
-                decision: Some(decision),
+                summary: Some(&made.question),
+                decision: Some(made.decision),
                 decided_by: Some(DecidedBy::Mail.name()),
-                ..Record::new(job, Event::CallRespond, outcome)
+                decided_agent: Some(&made.agent),
+                error: error.as_deref(),
+                ..Record::new(made.job, Event::CallRespond, outcome)
             };
             Ok(inner.write(&record)?)
         })

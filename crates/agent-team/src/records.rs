@@ -481,9 +481,9 @@ impl EngineObserver for Records {
     }
 
     fn closed(&self, thread: &ThreadId, questions: &[ClosedQuestion]) {
-        for ClosedQuestion { question, reason } in questions {
+        for closed in questions {
             let nobody = DecidedBy::Nobody;
-            let (outcome, by, decision) = match reason {
+            let (outcome, by, decision) = match &closed.reason {
                 CloseReason::Decided(DecidedBy::Nobody, decision) => {
                     (AuditOutcome::TimedOut, nobody, decision.as_str())
                 }
@@ -496,9 +496,10 @@ impl EngineObserver for Records {
             };
             self.write(&Record {
                 thread_id: Some(thread.as_str()),
-                summary: Some(question),
+                summary: Some(&closed.question),
                 decision: Some(decision),
                 decided_by: Some(by.name()),
+                decided_agent: closed.agent.as_deref(),
                 ..Record::new(Uuid::new_v4(), Event::Approval, outcome)
             });
         }

@@ -11,7 +11,7 @@ use agent_team::audit::AuditOutcome;
 use agent_team::logic::inbox::FirstLine;
 use agent_team::logic::{Address, AgentName};
 use agent_team::mail::{Fingerprint, Letter, Receipt};
-use agent_team::{MailClient, MailClientError, Member};
+use agent_team::{MailClient, MailClientError, MailDecision, Member};
 use codex_engine::logic::action::Decision;
 use common::secrets::mask;
 use common::sync::lock;
@@ -242,15 +242,21 @@ impl Answers {
         by: &Address,
     ) -> Result<(), String> {
         let name = decision.name();
-        let note = |outcome| self.note(question.audited(), name, outcome);
-        let noted = note(AuditOutcome::Started).await;
+        let made = question.audited().map(|(job, asked)| MailDecision {
+            job,
+            question: asked,
+            decision: name,
+            agent: by.to_string(),
+        });
+        let noted = self.note(made.clone(), AuditOutcome::Started, None).await;
         noted.map_err(|error| error.to_string())?;
         let decided = question.decide(decision, by.to_string()).await;
         let outcome = match &decided {
             Ok(()) => AuditOutcome::Succeeded,
             Err(_) => AuditOutcome::Refused,
         };
-        if let Err(error) = note(outcome).await {
+        let refusal = decided.as_ref().err().cloned();
+        if let Err(error) = self.note(made, outcome, refusal).await {
             tracing::error!("the result of an answer by mail is not audited: {error}");
         }
         decided?;
@@ -261,17 +267,14 @@ impl Answers {
     /// Writes a decision on a question of a job to the audit log.
     async fn note(
         &self,
-        audited: Option<(Uuid, String)>,
-        decision: &'static str,
+        made: Option<MailDecision>,
         outcome: AuditOutcome,
+        error: Option<String>,
     ) -> Result<(), MailClientError> {
-        let Some((job, asked)) = audited else {
-            return Ok(());
-        };
-        let noting = self
-            .mail_client
-            .note_decision(job, asked, decision, outcome);
-        noting.await
+        match made {
+            Some(made) => self.mail_client.note_decision(made, outcome, error).await,
+            None => Ok(()),
+        }
     }
 
     /// Tells an agent that its answer was refused.

@@ -48,6 +48,8 @@ pub struct ClosedQuestion {
     pub question: String,
     /// Why it was closed.
     pub reason: CloseReason,
+    /// The agent that decided by mail.
+    pub agent: Option<String>,
 }
 
 /// Why a question was closed.
@@ -282,9 +284,14 @@ impl Session {
 
     fn close(&mut self, action: &Action, why: &Resolution<'_>, now: Now) {
         self.log.settle(&action.id.0);
+        let agent = match why {
+            Resolution::Decided(DecidedBy::Mail, _, note) => note.map(str::to_owned),
+            _ => None,
+        };
         self.closed.push(ClosedQuestion {
             question: describe::ask(&action.ask),
             reason: CloseReason::from(why),
+            agent,
         });
         let data = json!({
             "requestId": action.id,

@@ -176,15 +176,17 @@ async fn first_reply_decides_and_the_second_is_refused() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let decisions: Vec<_> = lines
         .filter(|line| line["decided_by"] == "mail")
-        .map(|line| (line["decision"].clone(), line["outcome"].clone()))
+        .map(|line| {
+            let keys = ["decision", "outcome", "decided_agent", "error"];
+            json!(keys.map(|key| line[key].clone()))
+        })
         .collect();
     let expected = [
-        ("accept", "begun"),
-        ("accept", "done"),
-        ("decline", "begun"),
-        ("decline", "refused"),
+        json!(["accept", "begun", "lead@t", null]),
+        json!(["accept", "done", "lead@t", null]),
+        json!(["decline", "begun", "lead@t", null]),
+        json!(["decline", "refused", "lead@t", "it was decided: accept"]),
     ];
-    let expected = expected.map(|(decision, outcome)| (json!(decision), json!(outcome)));
     assert_eq!(decisions, expected);
     assert!(!audit.contains(code), "{audit}");
 }

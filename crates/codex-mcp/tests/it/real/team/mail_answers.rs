@@ -159,7 +159,8 @@ async fn reply_to_the_notice_decides_a_question_of_a_session() {
     assert!(found.is_empty(), "{found:?}");
     assert!(!events.contains(code), "{events}");
     let audit = fs::read_to_string(identity_directory(&stage, "arch").join("audit.jsonl")).unwrap();
-    assert!(audit.contains(r#""decided_by":"mail""#), "{audit}");
+    let words = r#""decided_by":"mail","decided_agent":"lead@builders""#;
+    assert!(audit.contains(words), "{audit}");
     stage.finish(poller.client).await;
 }
 
