@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
+use agent_team::Member;
 use codex_engine::command::{OpenQuestion, SessionAlert, SessionId};
 use codex_engine::logic::action::{ActionId, DecidedBy, Decision};
 use codex_engine::logic::session::Alert;
 use codex_engine::{Engine, SessionHandle};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use goal_run::logic::mail_answers::{self, Offer};
+use goal_run::logic::mail_answers::{self, Offer, cannot_answer};
+use goal_run::logic::notifier::Notifier;
 use goal_run::notify::{Alerts, MailQuestion, Notice, NotifierCheck, NotifierContext, Timeouts};
 use mcp_server::Warnings;
 use safe_files::off_runtime;
@@ -85,6 +87,9 @@ pub(super) fn with_session_alerts(
     warnings: &Warnings,
     shared: &SharedEngine,
 ) -> Engine {
+    if config.alerts.answer_by_mail.value {
+        warn_of_missing_codes(config, identity, warnings);
+    }
     let Some(Setting { value, source }) = &config.alerts.notify else {
         return engine;
     };
@@ -132,6 +137,29 @@ pub(super) fn with_session_alerts(
             _ => alerts.give(notice),
         }
     })
+}
+
+/// Warns of recipients of notices that get no code, and if there is no recipient.
+fn warn_of_missing_codes(config: &Config, identity: &Identity, warnings: &Warnings) {
+    let Member {
+        identity: asking,
+        team,
+    } = &identity.member;
+    let notifiers = config.alerts.notify.iter().flat_map(|set| &set.value);
+    let mut has_mail = false;
+    for notifier in notifiers {
+        let Notifier::Mail(recipient) = notifier else {
+            continue;
+        };
+        has_mail = true;
+        let user = config.user_identity.as_ref();
+        if let Some(why) = cannot_answer(recipient, asking, user, team.as_ref()) {
+            warnings.push(format!("answer_by_mail: {notifier} cannot answer: {why}"));
+        }
+    }
+    if !has_mail {
+        warnings.push("answer_by_mail: nobody can answer: notify names no agent (mail:)");
+    }
 }
 
 /// The context of the notifiers, whose commands run in this directory.

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::NotifierContext;
 use crate::logic::mail_answers::{
-    AnswerCode, MailAnswers, Offer, SentCode, Verdict, instructions, may_answer,
+    AnswerCode, MailAnswers, Offer, SentCode, Verdict, cannot_answer, instructions,
 };
 use crate::logic::notifier::Notifier;
 use crate::logic::outcome::NOTICE_LIMIT;
@@ -139,8 +139,8 @@ impl Answers {
         let (Notifier::Mail(recipient), Some(team)) = (notifier, &self.member.team) else {
             return None;
         };
-        let senders = [Some(&self.member.identity), self.user_identity.as_ref()];
-        if !may_answer(recipient, senders.into_iter().flatten(), team) {
+        let (asking, user) = (&self.member.identity, self.user_identity.as_ref());
+        if cannot_answer(recipient, asking, user, Some(team)).is_some() {
             return None;
         }
         Some(SentCode {

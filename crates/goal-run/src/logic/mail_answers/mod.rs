@@ -129,19 +129,30 @@ fn hidden_part(ask: &Ask) -> Option<&'static str> {
     }
 }
 
-/// Whether a recipient may answer a question of a member of this team: its replies must reach the
-/// member, and it must be none of `senders`, the identities in whose names programs of the user send
-/// mail: the threads of the member, the page, and jobs. Some file systems do not tell upper from
-/// lower case.
+/// Why a recipient may not answer the questions of a member of `team`; `None` if it may. Its
+/// replies must reach the member, and it must be neither `asking`, the identity of the member, nor
+/// `user`, that of the user's own configuration: threads of the member, the page, and jobs send
+/// mail in their names. Some file systems do not tell upper from lower case.
 #[must_use]
-pub fn may_answer<'a>(
+pub fn cannot_answer(
     recipient: &Address,
-    mut senders: impl Iterator<Item = &'a AgentName>,
-    team: &TeamName,
-) -> bool {
+    asking: &AgentName,
+    user: Option<&AgentName>,
+    team: Option<&TeamName>,
+) -> Option<&'static str> {
     let agent = recipient.agent.as_str();
-    recipient.team.as_ref().is_none_or(|named| named == team)
-        && !senders.any(|sender| agent.eq_ignore_ascii_case(sender.as_str()))
+    let is = |sender: &AgentName| agent.eq_ignore_ascii_case(sender.as_str());
+    let Some(team) = team else {
+        return Some("the asking server has no team");
+    };
+    if recipient.team.as_ref().is_some_and(|named| named != team) {
+        return Some("it is in another team than the asking server");
+    }
+    if is(asking) {
+        return Some("it is the identity of the asking server");
+    }
+    user.is_some_and(is)
+        .then_some("it is the identity of your own configuration")
 }
 
 /// A text with its codes hidden, for readers who may not answer in the name of the recipient.

@@ -302,22 +302,30 @@ fn each_recipient_hears_once_that_a_question_is_closed() {
 
 #[test]
 fn sending_identities_and_other_teams_may_not_answer() {
-    let senders: [AgentName; 2] = ["arch", "user"].map(|sender| sender.parse().unwrap());
-    let team = "builders".parse().unwrap();
-    for (recipient, may) in [
-        ("lead", true),
-        ("lead@builders", true),
-        ("lead@others", false),
-        ("arch", false),
-        ("arch@builders", false),
-        ("Arch", false),
-        ("user", false),
-        ("user@builders", false),
+    let [asking, user]: [AgentName; 2] = ["arch", "user"].map(|sender| sender.parse().unwrap());
+    let team: TeamName = "builders".parse().unwrap();
+    let why = |recipient: &str, team: Option<&TeamName>| {
+        cannot_answer(&recipient.parse().unwrap(), &asking, Some(&user), team)
+    };
+    let is_asking = Some("it is the identity of the asking server");
+    let is_user = Some("it is the identity of your own configuration");
+    for (recipient, expected) in [
+        ("lead", None),
+        ("lead@builders", None),
+        (
+            "lead@others",
+            Some("it is in another team than the asking server"),
+        ),
+        ("arch", is_asking),
+        ("arch@builders", is_asking),
+        ("Arch", is_asking),
+        ("user", is_user),
+        ("user@builders", is_user),
     ] {
-        let recipient = recipient.parse().unwrap();
-        let answers = may_answer(&recipient, senders.iter(), &team);
-        assert_eq!(answers, may, "{recipient}");
+        assert_eq!(why(recipient, Some(&team)), expected, "{recipient}");
     }
+    let no_team = Some("the asking server has no team");
+    assert_eq!(why("lead@builders", None), no_team);
 }
 
 #[test]

@@ -254,6 +254,15 @@ async fn configured_identity_gets_no_code_for_a_session() {
     let notice = notice_for(&stage, "lead").await;
     assert!(notice.starts_with("APPROVAL :: session "), "{notice}");
     assert_eq!(code_in(&notice), None, "{notice}");
+    let status = poller.client.call_tool("codex_status", json!({})).await;
+    let warnings = structured(&status)["warnings"].to_string();
+    for words in [
+        "mail:lead cannot answer: it is the identity of your own configuration",
+        "mail:arch cannot answer: it is the identity of the asking server",
+    ] {
+        assert!(warnings.contains(words), "{words} is missing: {warnings}");
+    }
+    assert!(!warnings.contains("mail:rust-1"), "{warnings}");
     // Another recipient still gets one.
     code_for(&stage, "rust-1").await;
     poller.decide(&session, &question, "decline").await;
