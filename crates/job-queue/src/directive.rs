@@ -38,7 +38,10 @@ pub struct Answer {
 impl Answer {
     /// The decision and who made it, such as `accept (mail: lead@builders)`.
     pub(crate) fn in_short(&self) -> String {
-        let decision = self.decision.name();
+        let decision = match &self.decision {
+            Decision::Submit(_) => "accept",
+            decision => decision.name(),
+        };
         match (self.by, &self.reason) {
             // The reason is the agent.
             (Some(DecidedBy::Mail), Some(agent)) => {

@@ -152,5 +152,13 @@ mod tests {
         let refused = Err("question req_1 was answered already: decline (terminal)".to_owned());
         assert_eq!(reply().await, refused);
         assert_eq!(question.closing().unwrap(), "decline (terminal)");
+        // As sessions show a form that was filled in.
+        given.add(&Answer {
+            question: "req_1".to_owned(),
+            decision: Decision::Submit(serde_json::Map::new()),
+            reason: None,
+            by: Some(DecidedBy::Page),
+        });
+        assert_eq!(question.closing().unwrap(), "accept (page)");
     }
 }

@@ -68,14 +68,15 @@ fn answer(data: &Map<String, Value>) -> String {
 /// How a question was closed: the decision, who made it, and why.
 pub(super) fn closing(data: &Map<String, Value>) -> String {
     let decision = text(data, "decision").unwrap_or_default();
-    let by = text(data, "decidedBy").map(|by| format!(" ({by})"));
     let why = text(data, "message").or_else(|| text(data, "denyMessage"));
-    let why = why.map(|why| format!(": {why}"));
-    format!(
-        "{decision}{}{}",
-        by.unwrap_or_default(),
-        why.unwrap_or_default()
-    )
+    let (by, why) = match (text(data, "decidedBy"), why) {
+        // The message is the agent.
+        (Some("mail"), Some(agent)) => (format!(" (mail: {agent})"), None),
+        (Some(by), why) => (format!(" ({by})"), why),
+        (None, why) => (String::new(), why),
+    };
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    format!("{decision}{by}{why}")
 }
 
 fn ending(data: &Map<String, Value>) -> String {
@@ -151,6 +152,18 @@ mod tests {
                 ApprovalResult,
                 json!({ "requestId": "r1", "decision": "decline", "denyMessage": "not yet" }),
                 Some("answered (r1): decline: not yet"),
+            ),
+            (
+                ApprovalResult,
+                json!({ "requestId": "r1", "decision": "decline", "decidedBy": "page",
+                    "denyMessage": "not yet" }),
+                Some("answered (r1): decline (page): not yet"),
+            ),
+            (
+                ApprovalResult,
+                json!({ "requestId": "r1", "decision": "accept", "decidedBy": "mail",
+                    "denyMessage": "lead@builders" }),
+                Some("answered (r1): accept (mail: lead@builders)"),
             ),
             (Result, json!({ "status": "completed" }), Some("completed")),
             (

@@ -199,9 +199,15 @@ async fn only_the_recipient_of_a_code_decides_with_it() {
     assert!(events.contains(r#""decidedBy":"mail""#), "{events}");
     assert!(!stage.file("made.txt").exists());
     let refusal = refusal_for(&stage, "lead").await;
-    assert!(refusal.contains("closed: decline (mail)"), "{refusal}");
+    assert!(
+        refusal.contains("closed: decline (mail: lead@builders)"),
+        "{refusal}"
+    );
     let closed = closing_for(&stage, "rust-1").await;
-    assert!(closed.contains("closed: decline (mail)"), "{closed}");
+    assert!(
+        closed.contains("closed: decline (mail: lead@builders)"),
+        "{closed}"
+    );
     assert!(closed.contains("\n\nAPPROVAL :: session "), "{closed}");
     assert!(!stage.file("made.txt").exists());
     stage.finish(poller.client).await;
