@@ -20,14 +20,18 @@ use crate::logic::{JobId, JobState};
 use crate::question::StoredQuestion;
 use crate::store::{
     DONE, InstructOutcome, InstructionProgress, Job, NewInstruction, Origin, Question, StoreError,
-    WriteOutcome,
+    StoredEvent, WriteOutcome,
 };
+use crate::worker::TOLD;
 
 /// How long a worker may take to follow an instruction, which it notices within a second.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limit of a worker's refusal in a message, in bytes.
 const REFUSAL: usize = 1000;
+
+/// How many of the last events of a job are searched for the answer to a question.
+const SEARCHED_EVENTS: u32 = 1000;
 
 /// An error of instructing the worker of a job.
 #[derive(Debug, thiserror::Error)]
@@ -43,25 +47,25 @@ pub enum InstructError {
     /// The job has no open question.
     #[error(
         "the job has no open question: it was answered, it timed out, or Codex has asked \
-         nothing, which it does only with approval \"ask\": see `codex-mcp jobs logs`"
+         nothing, which it does only with approval \"ask\"; `codex-mcp jobs logs` shows which"
     )]
     NothingAsked,
     /// The job has no such open question, or no longer.
     #[error(
         "the job has no open question {0}: it was answered, it timed out, or Codex no longer \
-         needs an answer: see `codex-mcp jobs logs`"
+         needs an answer; `codex-mcp jobs logs` shows which"
     )]
     NoQuestion(String),
     /// Several questions are open.
     #[error("the job has several open questions: name one of {}", .0.join(", "))]
     Several(Vec<String>),
     /// The question has been answered already.
-    #[error("question {question} was answered already{}; an answer is used once", and_how(.first.as_ref()))]
+    #[error("question {question} was answered already{}; an answer is used once", and_how(.first.as_deref()))]
     Answered {
         /// The ID of the question.
         question: String,
-        /// The answer, if it is known.
-        first: Option<Answer>,
+        /// The answer and who gave it, if that is known.
+        first: Option<String>,
     },
     /// The question's signature is not valid, so that Codex may not have asked it.
     #[error(
@@ -263,7 +267,7 @@ impl Jobs {
         let mut names: Vec<String> = open.iter().map(|one| shown(&one.id)).collect();
         let (Some(question), true) = (open.pop(), names.len() == 1) else {
             return Err(match (names.is_empty(), named) {
-                (true, Some(name)) => InstructError::NoQuestion(shown(name)),
+                (true, Some(name)) => self.not_open(id, name).await?,
                 (true, None) => InstructError::NothingAsked,
                 (false, _) => InstructError::Several(names),
             }
@@ -274,6 +278,28 @@ impl Jobs {
             (Origin::ThisMachine, Some(stored)) => Ok((question, stored)),
             _ => Err(InstructError::Unproven(name).into()),
         }
+    }
+
+    /// The error for a question that is not open. If it was answered, the last events of the job
+    /// say how.
+    async fn not_open(&self, id: &JobId, name: &str) -> Result<InstructError, JobsError> {
+        let mut found = None;
+        let store = self.store().await?;
+        let looking = store.each_of_tail(id, SEARCHED_EVENTS, |event| {
+            if let Some(answer) = answer_in(&event)
+                && answer.request_id.starts_with(name)
+            {
+                found = Some(answer);
+            }
+        });
+        looking.await?;
+        Ok(match found {
+            Some(answer) => InstructError::Answered {
+                question: shown(&answer.request_id),
+                first: Some(one_line(&answer.answer, REFUSAL)),
+            },
+            None => InstructError::NoQuestion(shown(name)),
+        })
     }
 
     /// Gives a directive to the worker of a job, and waits until it is followed.
@@ -299,7 +325,7 @@ impl Jobs {
             InstructOutcome::Answered(data) => {
                 let first = data.and_then(|data| serde_json::from_str(&data).ok());
                 let first = match first {
-                    Some(Directive::Answer(answer)) => Some(answer),
+                    Some(Directive::Answer(answer)) => Some(answer.in_short()),
                     Some(Directive::Steer(_)) | None => None,
                 };
                 let question = question();
@@ -359,8 +385,21 @@ impl Jobs {
 }
 
 /// The words for how a question was answered, as the continuation of a sentence.
-fn and_how(first: Option<&Answer>) -> String {
-    first.map_or_else(String::new, |first| format!(": {}", first.in_short()))
+fn and_how(first: Option<&str>) -> String {
+    first.map_or_else(String::new, |first| format!(": {first}"))
+}
+
+/// An answer that was followed, in an event.
+#[derive(Deserialize)]
+struct FollowedAnswer {
+    request_id: String,
+    /// See [`Answer::in_short`].
+    answer: String,
+}
+
+fn answer_in(event: &StoredEvent) -> Option<FollowedAnswer> {
+    let is_answer = event.kind == TOLD;
+    is_answer.then(|| serde_json::from_str(&event.data).ok())?
 }
 
 fn shown(name: &str) -> String {

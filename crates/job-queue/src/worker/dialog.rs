@@ -289,6 +289,7 @@ fn in_words(answer: &Answer) -> serde_json::Value {
         "request_id": id,
         "decision": name,
         "decided_by": by,
+        "answer": answer.in_short(),
     })
 }
 

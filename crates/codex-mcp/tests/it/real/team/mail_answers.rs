@@ -409,11 +409,14 @@ async fn late_answer_at_a_terminal_finds_the_one_by_mail() {
     let code = code_for(&stage, "lead").await;
     write_to_server(&stage, "lead", &format!("accept {code}"));
     gate.reached(1).await;
-    let late = stage.jobs_command(&["decline", &job]).output().await;
-    let late = String::from_utf8(late.unwrap().stderr).unwrap();
-    // The store may still have the question.
-    let possible = ["accept (mail: lead@builders)", "see `codex-mcp jobs logs`"];
-    assert!(possible.iter().any(|words| late.contains(words)), "{late}");
+    // The answer is in the events of the job a moment after the question has left the store.
+    wait_for("the decider in the refusal", async || {
+        let late = stage.jobs_command(&["decline", &job, "req_"]).output();
+        let late = String::from_utf8(late.await.unwrap().stderr).unwrap();
+        let words = "was answered already: accept (mail: lead@builders)";
+        late.contains(words).then_some(())
+    })
+    .await;
     gate.release();
     until_completed(&mut client, &job).await;
     assert!(stage.file("made.txt").exists());
