@@ -32,9 +32,13 @@ struct SessionQuestion {
 }
 
 impl SessionQuestion {
+    /// The engine that began the session, unless its client has disconnected.
+    fn engine(&self) -> Option<Arc<Engine>> {
+        self.engine.get()?.upgrade()
+    }
+
     fn session(&self) -> Option<SessionHandle> {
-        let engine = self.engine.get()?.upgrade()?;
-        engine.handle(&self.session).ok()
+        self.engine()?.handle(&self.session).ok()
     }
 
     fn question(&self) -> Option<OpenQuestion> {
@@ -52,6 +56,15 @@ impl SessionQuestion {
 
 impl MailQuestion for SessionQuestion {
     fn offer(&self) -> Offer {
+        if self.engine().is_none() {
+            // Another client may have another identity than the mail tools of the session's thread,
+            // so the thread could answer in the name of a recipient.
+            tracing::warn!(
+                "a question of session {} cannot be answered by mail: the client that began the \
+                 session has disconnected",
+                self.session
+            );
+        }
         let both = self.session().zip(self.question());
         both.map_or_else(Offer::default, |(session, question)| {
             let is_bounded = session.sandbox_bound().is_some();
