@@ -71,6 +71,8 @@ mod platform;
     reason = "it writes before Codex can, and then only out of its reach"
 )]
 pub mod private;
+#[cfg(test)]
+mod real_git;
 pub mod remote;
 pub mod repository;
 mod setting;

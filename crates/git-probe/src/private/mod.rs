@@ -20,6 +20,7 @@
 //!          └───────────► common/  config, info, links into private/: only read
 //! ```
 //!
+//! - `contents`: what a private directory and its settings begin with.
 //! - `refs`: refs, as the private directory has them.
 //! - `objects`: transfers objects into the repository.
 //! - `index`: the index.
@@ -40,6 +41,7 @@
 //! Source: gitrepository-layout(5), git-config(1), git-update-ref(1).
 
 mod aside;
+mod contents;
 mod directory_identity;
 mod index;
 mod journal;
@@ -56,8 +58,6 @@ mod tracking;
 mod trees;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -65,14 +65,13 @@ use std::{fs, io, mem};
 
 use common::text::{first_names, shell_word};
 use safe_files::directory_lock::DirectoryLock;
-use safe_files::state_directory::{make_directory, state_directory};
+use safe_files::state_directory::state_directory;
 use safe_files::untrusted_file::{Links, read};
 use serde::{Deserialize, Serialize};
 use supervise::io_thread::IoThread;
 
-use super::setting::{self, Scope, Setting};
+use super::setting::Setting;
 use super::submodules::shown;
-use super::view::in_file;
 use super::{Git, GitError};
 use directory_identity::DirectoryIdentity;
 use objects::Transfer;
@@ -95,18 +94,6 @@ const PRIVATE: &str = "private";
 
 /// The directory that Codex may only read, below that of the run: git's settings.
 const COMMON: &str = "common";
-
-/// Entries that git writes. In the common directory they are links into the private one.
-const WRITTEN: [&str; 8] = [
-    "objects",
-    "refs",
-    "logs",
-    "packed-refs",
-    "shallow",
-    "modules",
-    "worktrees",
-    "lfs",
-];
 
 /// The record of the last takeover, in the directory of the run, where Codex cannot write.
 const SYNCED: &str = "synced.json";
@@ -133,18 +120,6 @@ const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// How long the removal of a directory that was not closed is waited for (1 s).
 const DROP_WAIT: Duration = Duration::from_secs(1);
-
-/// Settings of the repository that would change the nature of the directory, or make git work in
-/// the background.
-const LEFT_OUT: [&str; 7] = [
-    "core.bare",
-    "core.worktree",
-    "extensions.refstorage",
-    "extensions.relativeworktrees",
-    "extensions.worktreeconfig",
-    "gc.auto",
-    "maintenance.auto",
-];
 
 /// Prints a path if the index is split. That is a state of the index, and needs no setting.
 const SHARED_INDEX: &[&str] = &["rev-parse", "--shared-index-path"];
@@ -392,56 +367,6 @@ impl PrivateGit {
         self.save().map_err(GitError::View)
     }
 
-    fn fill(&self, refs: &Refs) -> io::Result<()> {
-        let path = self.path();
-        for name in [
-            "objects/info",
-            "objects/pack",
-            "refs/heads",
-            "refs/tags",
-            "info",
-            "logs",
-            "modules",
-            "worktrees",
-            "lfs",
-        ] {
-            make_directory(&path.join(name))?;
-        }
-        let layout = self.git.layout();
-        fs::write(path.join("HEAD"), &refs.head)?;
-        fs::write(path.join("packed-refs"), refs.packed())?;
-        fs::write(
-            path.join("objects/info/alternates"),
-            objects::alternate(layout)?,
-        )?;
-        copy_file("index", &layout.git_dir, &path, INDEX_LIMIT)?;
-        copy_file("info/sparse-checkout", &layout.git_dir, &path, FILE_LIMIT)?;
-        copy_file("shallow", &layout.common_dir, &path, FILE_LIMIT)
-    }
-
-    /// Recreates the directory of the settings. A second attempt gets the settings of its own
-    /// start.
-    async fn write_common(&self) -> Result<(), GitError> {
-        self.fill_common().map_err(GitError::View)?;
-        let conditional = self.conditional().await?;
-        let config = self.common().join("config");
-        fs::write(config, self.config(&conditional)).map_err(GitError::View)
-    }
-
-    fn fill_common(&self) -> io::Result<()> {
-        let common = self.common();
-        remove_tree(&common)?;
-        make_directory(&common.join("info"))?;
-        for name in WRITTEN {
-            symlink(Path::new("..").join(PRIVATE).join(name), common.join(name))?;
-        }
-        fs::write(common.join("config"), self.config(&[]))?;
-        for name in ["info/exclude", "info/attributes"] {
-            copy_file(name, &self.git.layout().common_dir, &common, FILE_LIMIT)?;
-        }
-        Ok(())
-    }
-
     /// Refuses a repository whose features a takeover could not reproduce.
     async fn check(&self) -> Result<(), GitError> {
         let layout = self.git.layout();
@@ -475,30 +400,6 @@ impl PrivateGit {
         Err(io::Error::other(why).into())
     }
 
-    /// The user's settings that git applies to the repository but would not apply to another git
-    /// directory (`includeIf`).
-    async fn conditional(&self) -> Result<Vec<Setting>, GitError> {
-        // Codex may have written to the directory in an earlier attempt, and git would wait for a
-        // pipe.
-        let head = self.path().join("HEAD").symlink_metadata();
-        if !head.is_ok_and(|head| head.is_file()) {
-            return Ok(Vec::new());
-        }
-        let mut git = self.git.with_files_of_user();
-        git.invocation.forget_repository();
-        for (name, value) in self.variables() {
-            git.set(name, value);
-        }
-        let there = setting::read(&git.output(setting::LIST, &[]).await?);
-        let missing = self
-            .git
-            .settings
-            .iter()
-            .filter(|one| one.scope == Scope::User && !there.contains(one));
-        let include = |one: &&Setting| one.key.as_bytes().starts_with(b"include");
-        Ok(missing.filter(|one| !include(one)).cloned().collect())
-    }
-
     /// The id of an object in this repository.
     fn id_length(&self) -> index::IdLength {
         let is_format = |one: &&Setting| one.key == "extensions.objectformat";
@@ -507,40 +408,6 @@ impl PrivateGit {
             true => 64,
             false => 40,
         })
-    }
-
-    /// The contents of the configuration: the user's settings that apply to the repository only by
-    /// `includeIf`, followed by the repository's settings, which take precedence. The repository's
-    /// hooks stay where they are.
-    fn config(&self, conditional: &[Setting]) -> Vec<u8> {
-        let has_hooks = |setting: &&Setting| setting.key == "core.hookspath";
-        let own = self.git.settings.iter().filter(|one| {
-            let key = one.key.as_bytes();
-            let is_include = key.starts_with(b"include.") || key.starts_with(b"includeif.");
-            let is_left_out = LEFT_OUT.iter().any(|left| key == left.as_bytes());
-            one.scope == Scope::Repository && !is_include && !is_left_out
-        });
-        let own: Vec<&Setting> = own.collect();
-        let hooks = self.git.layout().common_dir.join("hooks").into_os_string();
-        let hooks = match self.git.settings.iter().any(|one| has_hooks(&one)) {
-            true => None,
-            false => Some(ours("core.hookspath", hooks)),
-        };
-        let plain = [
-            // Enabled, these would make git write into the directory of the settings.
-            ("branch.autosetupmerge", "false"),
-            ("rerere.enabled", "false"),
-            ("core.bare", "false"),
-            ("core.logallrefupdates", "true"),
-            ("gc.auto", "0"),
-            ("maintenance.auto", "false"),
-        ];
-        let plain: Vec<Setting> = plain
-            .into_iter()
-            .map(|(key, value)| ours(key, value.into()))
-            .chain(hooks)
-            .collect();
-        in_file(conditional.iter().chain(own).chain(&plain))
     }
 
     fn save(&self) -> io::Result<()> {
@@ -653,15 +520,6 @@ impl Drop for PrivateGit {
         });
         // The process may be about to end. A later run removes the rest.
         let _ = is_done.recv_timeout(DROP_WAIT);
-    }
-}
-
-fn ours(key: &str, value: OsString) -> Setting {
-    Setting {
-        scope: Scope::Repository,
-        is_of_environment: false,
-        key: key.into(),
-        value: Some(value),
     }
 }
 

@@ -5,11 +5,10 @@ use std::pin::pin;
 use std::process::Command;
 use std::task::Poll;
 
-use supervise::spawn::set_guard_executable;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::Bounds;
+use crate::real_git::guarded_bounds;
 
 struct Repository {
     _temporary: tempfile::TempDir,
@@ -39,15 +38,7 @@ impl Repository {
         run(&root, &["init", "--quiet", "--initial-branch=main", "top"]);
         let commit = ["commit", "--quiet", "--allow-empty", "--message", "start"];
         run(&top, &commit);
-        // The binary of the workspace lies above the one of these tests.
-        let tests = std::env::current_exe().unwrap();
-        let directory = tests.parent().and_then(Path::parent).unwrap();
-        set_guard_executable(&directory.join("codex-mcp"));
-        let bounds = Bounds {
-            timeout: Duration::from_secs(30),
-            limit: 1024 * 1024,
-            halt: CancellationToken::new(),
-        };
+        let bounds = guarded_bounds();
         let git = Git::begin(&top, &env, bounds).await.unwrap();
         Self {
             _temporary: temporary,

@@ -3,12 +3,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use supervise::spawn::set_guard_executable;
-
 use super::directory::{Directory, DirectoryError};
 use super::state::Entry;
 use super::*;
-use crate::Bounds;
+use crate::real_git::guarded_bounds;
 
 /// A repository `top` with these submodules, which have git directories of their own, and
 /// its state directory. A place outside of it is `outside`.
@@ -32,15 +30,7 @@ impl Repository {
             git(&top.join(path), &commit);
             git(&top, &["add", path]);
         }
-        // The binary of the workspace lies above the one of these tests.
-        let tests = std::env::current_exe().unwrap();
-        let directory = tests.parent().and_then(Path::parent).unwrap();
-        set_guard_executable(&directory.join("codex-mcp"));
-        let bounds = Bounds {
-            timeout: Duration::from_secs(30),
-            limit: 1024 * 1024,
-            halt: tokio_util::sync::CancellationToken::new(),
-        };
+        let bounds = guarded_bounds();
         let env = environment(&root).map(|(name, value)| (OsString::from(name), value));
         let git = Git::begin(&top, &env, bounds).await.unwrap();
         Self {
