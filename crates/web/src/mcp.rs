@@ -242,6 +242,13 @@ mod tests {
         session.to_str().unwrap().to_owned()
     }
 
+    async fn begin_session(service: &Mcp) -> String {
+        let session = session_of(&initialize(service).await);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        send(service, Some(&session), initialized).await;
+        session
+    }
+
     /// The methods that hosts get, up to this one.
     async fn until(received: &mut mpsc::UnboundedReceiver<Value>, method: &str) -> Vec<Value> {
         let mut all = Vec::new();
@@ -301,9 +308,7 @@ mod tests {
         let (connections, mut received) = hosts.connect();
         let closing = CancellationToken::new();
         let service = service(&connections, &closing, |_| true).await.unwrap();
-        let session = session_of(&initialize(&service).await);
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        send(&service, Some(&session), initialized).await;
+        let session = begin_session(&service).await;
         let params = json!({ "uri": "a:kept" });
         let subscribe = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe",
             "params": params });
@@ -355,9 +360,7 @@ mod tests {
         let (connections, _received) = hosts.connect();
         let closing = CancellationToken::new();
         let service = service(&connections, &closing, |_| true).await.unwrap();
-        let session = session_of(&initialize(&service).await);
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        send(&service, Some(&session), initialized).await;
+        let session = begin_session(&service).await;
         let news = Request::builder()
             .method("GET")
             .uri("/mcp")
@@ -389,9 +392,7 @@ mod tests {
         let (connections, mut received) = hosts.connect();
         let closing = CancellationToken::new();
         let service = service(&connections, &closing, |_| true).await.unwrap();
-        let session = session_of(&initialize(&service).await);
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        send(&service, Some(&session), initialized).await;
+        let session = begin_session(&service).await;
         let params = json!({ "name": "a_tool", "arguments": {} });
         let call = json!({ "jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params });
         let answer = send(&service, Some(&session), call.clone()).await;
@@ -423,9 +424,7 @@ mod tests {
         let (connections, _received) = hosts.connect();
         let closing = CancellationToken::new();
         let service = service(&connections, &closing, |_| true).await.unwrap();
-        let session = session_of(&initialize(&service).await);
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        send(&service, Some(&session), initialized).await;
+        let session = begin_session(&service).await;
         hosts.are_unreachable.store(true, Ordering::Relaxed);
         hosts.end();
         // The first call may still be sent to the host that ends.
@@ -449,9 +448,7 @@ mod tests {
         let (connections, mut received) = hosts.connect();
         let closing = CancellationToken::new();
         let service = service(&connections, &closing, |_| true).await.unwrap();
-        let session = session_of(&initialize(&service).await);
-        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        send(&service, Some(&session), initialized).await;
+        let session = begin_session(&service).await;
         let params = json!({ "name": "codex", "arguments": {} });
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let answer = send(&service, Some(&session), call).await;

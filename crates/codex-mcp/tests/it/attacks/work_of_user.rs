@@ -63,6 +63,19 @@ async fn commit_as_user(stage: &RepositoryFixture) {
     fs::write(stage.home.work().join("mine.txt"), "").unwrap();
 }
 
+/// The arguments of a run with this criterion and this many turns at most.
+fn run_args<'a>(criterion: &'a str, turns: &'a str) -> [&'a str; 7] {
+    [
+        "x",
+        "--sandbox",
+        "workspace-write",
+        "--until",
+        criterion,
+        "--max-turns",
+        turns,
+    ]
+}
+
 /// The user works in the same repository while Codex works.
 #[tokio::test]
 async fn commits_of_the_user_during_a_run_stay() {
@@ -73,15 +86,7 @@ async fn commits_of_the_user_during_a_run_stay() {
         Reply::say("Done."),
     ]);
     let stage = RepositoryFixture::new(release, script).await;
-    let args = [
-        "x",
-        "--sandbox",
-        "workspace-write",
-        "--until",
-        "commits=2",
-        "--max-turns",
-        "1",
-    ];
+    let args = run_args("commits=2", "1");
     let users = commit_as_user(&stage);
     let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
@@ -114,15 +119,7 @@ async fn other_branches_are_moved_in_each_turn() {
             Reply::say("One."),
         ]);
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
-    let args = [
-        "x",
-        "--sandbox",
-        "workspace-write",
-        "--until",
-        "commits=3",
-        "--max-turns",
-        "2",
-    ];
+    let args = run_args("commits=3", "2");
     let users = commit_as_user(&stage);
     let ((_, result, stderr), ()) = tokio::join!(stage.run(&args), users);
     let git = |args: &[&str]| stage.home.git(args);
@@ -153,15 +150,7 @@ async fn commits_below_those_of_others_count() {
         git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
         fs::write(stage.home.work().join("mine.txt"), "").unwrap();
     };
-    let args = [
-        "x",
-        "--sandbox",
-        "workspace-write",
-        "--until",
-        "commits=2",
-        "--max-turns",
-        "2",
-    ];
+    let args = run_args("commits=2", "2");
     let ((code, result, stderr), ()) = tokio::join!(stage.run(&args), users);
     assert_eq!(code, Some(0), "{result:#}\n{stderr}");
     assert_eq!(result["turns"], 2, "{result:#}");

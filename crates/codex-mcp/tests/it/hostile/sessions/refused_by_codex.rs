@@ -69,8 +69,8 @@ async fn refused_turn_leaves_no_running_session() {
     sessions.finish().await;
 }
 
-#[tokio::test]
-async fn refused_reply_leaves_the_session_unchanged() {
+/// A session after its first turn. Codex refuses the second one.
+async fn before_a_refused_turn() -> (Sessions, String) {
     let refuse = Action::Error {
         code: -32600,
         message: "no turns today".to_owned(),
@@ -79,6 +79,12 @@ async fn refused_reply_leaves_the_session_unchanged() {
     let mut sessions = Sessions::new(&plan).await;
     let session = sessions.start(json!({})).await;
     sessions.result(&session).await;
+    (sessions, session)
+}
+
+#[tokio::test]
+async fn refused_reply_leaves_the_session_unchanged() {
+    let (mut sessions, session) = before_a_refused_turn().await;
     let before = sessions.state(&session).await;
     let reply = json!({"sessionId": session, "prompt": "go on", "model": "other"});
     let refusal = sessions.refused("codex_reply", reply).await;
@@ -98,14 +104,7 @@ async fn refused_reply_leaves_the_session_unchanged() {
 
 #[tokio::test]
 async fn refused_reply_is_recorded_as_failed() {
-    let refuse = Action::Error {
-        code: -32600,
-        message: "no turns today".to_owned(),
-    };
-    let plan = Plan::new().on("turn/start", [refuse]).nth(2);
-    let mut sessions = Sessions::new(&plan).await;
-    let session = sessions.start(json!({})).await;
-    sessions.result(&session).await;
+    let (mut sessions, session) = before_a_refused_turn().await;
     let reply = json!({"sessionId": session, "prompt": "go on"});
     sessions.refused("codex_reply", reply).await;
     wait_for("the end of the turn in the registry", async || {

@@ -238,15 +238,20 @@ async fn approval_by_mail_stays_within_the_bound() {
     let session = poller.start("ask", json!({})).await;
     poller.question(&session).await;
     let notice = notice_for(&stage, "lead").await;
-    assert!(!notice.contains("\naccept "), "{notice}");
-    let code = code_in(&notice).unwrap();
-    write_to_server(&stage, "lead", &format!("accept {code}"));
-    let refusal = refusal_for(&stage, "lead").await;
-    assert!(refusal.ends_with("it offers decline"), "{refusal}");
-    write_to_server(&stage, "lead", &format!("decline {code}"));
+    assert_only_decline_counts(&stage, &notice).await;
     poller.until_idle(&session).await;
     assert!(!stage.file("made.txt").exists());
     stage.finish(poller.client).await;
+}
+
+/// Tries to approve by a reply to this notice for `lead`, and then declines.
+async fn assert_only_decline_counts(stage: &CodexFixture, notice: &str) {
+    assert!(!notice.contains("\naccept "), "{notice}");
+    let code = code_in(notice).unwrap();
+    write_to_server(stage, "lead", &format!("accept {code}"));
+    let refusal = refusal_for(stage, "lead").await;
+    assert!(refusal.ends_with("it offers decline"), "{refusal}");
+    write_to_server(stage, "lead", &format!("decline {code}"));
 }
 
 /// The page, and jobs that are submitted at a shell, could send the code in the name of `lead`.
@@ -287,13 +292,8 @@ async fn command_that_the_notice_hides_cannot_be_approved_by_mail() {
     poller.question(&session).await;
     let notice = notice_for(&stage, "lead").await;
     assert!(!notice.contains("made.txt"), "{notice}");
-    assert!(!notice.contains("\naccept "), "{notice}");
     assert!(notice.contains("Mail cannot approve"), "{notice}");
-    let code = code_in(&notice).unwrap();
-    write_to_server(&stage, "lead", &format!("accept {code}"));
-    let refusal = refusal_for(&stage, "lead").await;
-    assert!(refusal.ends_with("it offers decline"), "{refusal}");
-    write_to_server(&stage, "lead", &format!("decline {code}"));
+    assert_only_decline_counts(&stage, &notice).await;
     poller.until_idle(&session).await;
     assert!(!stage.file("made.txt").exists());
     stage.finish(poller.client).await;
