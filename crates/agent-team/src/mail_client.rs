@@ -295,7 +295,7 @@ impl MailClient {
         .await
     }
 
-    /// Whether the member is in its team, so that others can answer it.
+    /// Returns whether the member is in its team. Other members can only write to it then.
     ///
     /// # Errors
     ///

@@ -24,13 +24,13 @@ use crate::logic::action::{ActionId, DecidedBy, Decision};
 use crate::logic::events::{Event, FollowCursor, FollowedEvent};
 use crate::logic::session::{SentPrompt, State};
 
-/// How long a request about the questions of a session waits until the session and its sub-agents
-/// are restored: longer than the session waits for its client, as sessions are restored one after
-/// the other.
+/// The time limit for restoring a session and its sub-agents while a request about its questions
+/// waits. It is longer than the session waits for its client, because sessions are restored one
+/// after the other.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long Codex may then take to repeat the questions. It does not repeat those that are not open
-/// any more, so this is waited for only once.
+/// The time limit for Codex to repeat the questions afterwards. Codex does not repeat a question that
+/// is closed, so only the first request waits for this time.
 const REPEAT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A session, for holders other than its client: a person at a terminal, a task, or the client of

@@ -54,7 +54,7 @@ struct PendingCall {
     /// The number of the session's turn.
     turn: u64,
     step: StepReporter,
-    /// Whether the tool may have been called, perhaps by an earlier host.
+    /// Whether the call may have been executed, by this host or an earlier one.
     has_begun: AtomicBool,
 }
 
@@ -123,7 +123,7 @@ impl PendingCall {
         );
     }
 
-    /// Whether the session's own thread has made the call, and not a sub-agent.
+    /// Returns whether the session's own thread made the call, rather than a sub-agent.
     fn is_own(&self) -> bool {
         self.entry.thread.as_str() == self.call.thread_id
     }

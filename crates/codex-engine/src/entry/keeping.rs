@@ -179,7 +179,7 @@ impl Entry {
         true
     }
 
-    /// Whether an earlier host, or this one, has noted that this call of one of our tools began.
+    /// Returns whether this host or an earlier one has noted the beginning of this tool call.
     pub(crate) fn has_begun_call(&self, request: &RequestId) -> bool {
         lock(&self.kept).calls.contains(request)
     }

@@ -273,7 +273,7 @@ struct OfThread<'a> {
 }
 
 impl Ask {
-    /// How many JSON values the parameters may hold: nobody could read as many.
+    /// The most JSON values of the parameters. A person could not read a question with more.
     const MAX_VALUES: usize = 10_000;
 
     /// Sets the form of the refusal for the release of Codex that asks.

@@ -55,7 +55,7 @@ impl ToolCall {
     /// Codex's method for it.
     pub const METHOD: &'static str = "item/tool/call";
 
-    /// How many JSON values the parameters may hold: no tool takes as many, and 7 MB of
+    /// The most JSON values of the parameters. No tool takes so many, and 7 MB of
     /// `{"":0},` would take more than 1 GB once parsed.
     const MAX_VALUES: usize = 10_000;
 

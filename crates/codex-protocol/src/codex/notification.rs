@@ -266,7 +266,7 @@ struct WithRequest {
 }
 
 impl<'a> ThreadNotification<'a> {
-    /// How many JSON values the parameters may hold; as many take some 15 MB once parsed. The
+    /// The most JSON values of the parameters, which take some 15 MB once parsed. The
     /// result of a tool can have any number: see [`reduced`](crate::json_values::reduced).
     pub const MAX_VALUES: usize = 50_000;
 

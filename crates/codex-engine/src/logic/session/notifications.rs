@@ -214,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Whether a turn that begins is the one that was given up.
+    /// Returns whether the turn with this ID, which begins now, was given up before.
     fn is_abandoned(&self, id: &TurnId) -> bool {
         let unsent = |turn: &RunningTurn| turn.phase == Phase::Pending;
         // Codex begins a review under another ID than that of its answer.
