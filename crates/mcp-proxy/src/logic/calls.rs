@@ -3,9 +3,11 @@
 //! The child has a listener for each call, and the listeners of a thread share Codex's events for
 //! that thread: each event reaches one of them. The listener that receives the end of a turn
 //! answers under the ID of its own call, and ends. A cancelled call leaves its listener behind,
-//! which can receive the end of another call's turn. But the turns of a thread run one after
-//! another, in the order of their calls, so each event can be assigned to the call that it is
-//! about.
+//! which can receive the end of another call's turn. Two listeners also send their events in any
+//! order: the end of a turn can come after the beginning of the next one, and a turn that is
+//! cancelled while it completes has two ends. But the turns of a thread begin one after another, in
+//! the order of their calls, and each event names its turn, so it can be assigned to the call that
+//! it is about.
 //!
 //! ```text
 //!             the turn has begun            the turn has completed
@@ -25,6 +27,7 @@ use std::time::Instant;
 
 use codex_protocol::rpc::RequestId;
 
+use super::ended_turns::EndedTurns;
 use super::partial_text::PartialText;
 
 /// The most stale calls that are remembered.
@@ -45,9 +48,14 @@ struct TrackedCall {
     /// The number of the call. The turns of a thread run in the order of these numbers.
     number: u64,
     turn: TurnState,
+    /// The child's name of the turn, once the turn has begun.
+    turn_id: Option<String>,
     /// Whether the turn had an error: the child then answers at once, and misses the end of the
     /// turn.
     has_error: bool,
+    /// Whether the child will answer under the ID of this call with a turn that it has answered
+    /// before.
+    gets_old_answer: bool,
     stage: CallStage,
 }
 
@@ -107,10 +115,19 @@ pub(super) struct FinishedCall {
     pub(super) out_of_step: Option<String>,
 }
 
+/// The turn that an event of the child is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TurnRef<'a> {
+    pub(super) thread: &'a str,
+    /// The child's name of the turn, if the event has one.
+    pub(super) id: Option<&'a str>,
+}
+
 /// All calls that the child still listens for.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     tracked: HashMap<RequestId, TrackedCall>,
+    ended: EndedTurns,
     total: u64,
     pub in_flight: usize,
     stale: usize,
@@ -125,7 +142,9 @@ impl Calls {
             thread,
             number: self.total,
             turn: TurnState::Awaited,
+            turn_id: None,
             has_error: false,
+            gets_old_answer: false,
             stage: CallStage::InFlight { deadline, text },
         };
         self.tracked.insert(id, call);
@@ -217,6 +236,53 @@ impl Calls {
     /// The call of the thread's first turn that has not ended.
     fn current_turn(&self, thread: &str) -> Option<RequestId> {
         self.first_under_way(thread).map(|(id, _)| id.clone())
+    }
+
+    /// The latest tracked call whose turn has this name.
+    fn tracked_turn(&self, thread: &str, turn_id: &str) -> Option<RequestId> {
+        self.of_thread(thread)
+            .filter(|(_, call)| call.turn_id.as_deref() == Some(turn_id))
+            .max_by_key(|(_, call)| call.number)
+            .map(|(id, _)| id.clone())
+    }
+
+    /// The tracked call that a turn belongs to. A turn that is not known by name is the thread's
+    /// first turn that has not ended.
+    fn call_of(&self, turn: TurnRef<'_>) -> Option<RequestId> {
+        let TurnRef { thread, id } = turn;
+        let Some(turn_id) = id else {
+            return self.current_turn(thread);
+        };
+        match self.tracked_turn(thread, turn_id) {
+            Some(call) => Some(call),
+            None if self.ended.call(thread, turn_id).is_some() => None,
+            None => self.current_turn(thread),
+        }
+    }
+
+    /// The call to which an event under `id` belongs: that of the event's turn. If the turn is not
+    /// known by name, it is that of [`subject`](Self::subject). The call may be over.
+    pub(super) fn call_of_event(
+        &self,
+        id: &RequestId,
+        turn: Option<TurnRef<'_>>,
+    ) -> Option<RequestId> {
+        let Some(TurnRef { thread, id: name }) = turn else {
+            return self.subject(id, None);
+        };
+        let Some(turn_id) = name else {
+            return self.subject(id, Some(thread));
+        };
+        let own = self
+            .tracked
+            .get(id)
+            .and_then(|call| call.turn_id.as_deref());
+        if own == Some(turn_id) {
+            return Some(id.clone());
+        }
+        let known = self.tracked_turn(thread, turn_id);
+        let known = known.or_else(|| self.ended.call(thread, turn_id).cloned());
+        known.or_else(|| self.subject(id, Some(thread)))
     }
 
     /// Finishes the call to which an answer under the ID `under` belongs. `thread` is the thread
@@ -325,7 +391,11 @@ impl Calls {
 
     /// Notes that a turn of the thread has begun, and assigns it to the first call that awaits a
     /// turn. Returns the ID of that call if it is stale: its turn then has to be ended.
-    pub(super) fn turn_began(&mut self, thread: &str) -> Option<RequestId> {
+    pub(super) fn turn_began(&mut self, turn: TurnRef<'_>) -> Option<RequestId> {
+        let TurnRef {
+            thread,
+            id: turn_id,
+        } = turn;
         let of_thread = |call: &TrackedCall| call.thread.as_deref() == Some(thread);
         let (id, call) = self
             .tracked
@@ -333,6 +403,7 @@ impl Calls {
             .filter(|(_, call)| of_thread(call) && call.turn == TurnState::Awaited)
             .min_by_key(|(_, call)| call.number)?;
         call.turn = TurnState::Running;
+        call.turn_id = turn_id.map(str::to_owned);
         let unwanted = call.stage.is_stale().then(|| id.clone());
         let number = call.number;
         for call in self.tracked.values_mut() {
@@ -344,10 +415,13 @@ impl Calls {
         unwanted
     }
 
-    /// Finishes the call of the thread's first turn, which was aborted: the child never answers
-    /// that call.
-    pub(super) fn turn_aborted(&mut self, thread: &str) -> Option<FinishedCall> {
-        let id = self.current_turn(thread)?;
+    /// Finishes the call of a turn that was aborted: the child never answers that call. A turn that
+    /// has completed before gets its answer.
+    pub(super) fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Option<FinishedCall> {
+        let id = self.call_of(turn)?;
+        if !self.tracked.get(&id)?.turn.is_under_way() {
+            return None;
+        }
         let deadline = self.deadline(&id);
         let info = self.detach(&id);
         let aborted = self.forget(&id)?;
@@ -360,9 +434,9 @@ impl Calls {
         })
     }
 
-    /// Notes an error in the thread's first turn that has not ended.
-    pub(super) fn note_error(&mut self, thread: &str) {
-        let id = self.current_turn(thread);
+    /// Notes an error in a turn.
+    pub(super) fn note_error(&mut self, turn: TurnRef<'_>) {
+        let id = self.call_of(turn);
         if let Some(call) = id.and_then(|id| self.tracked.get_mut(&id)) {
             call.has_error = true;
         }
@@ -387,11 +461,34 @@ impl Calls {
         }
     }
 
-    /// Notes that a turn of the thread has completed, and that its answer will come under the ID
-    /// `under`.
-    pub(super) fn turn_completed(&mut self, thread: &str, under: &RequestId) {
-        let owner = self.current_turn(thread);
-        self.set_turn(owner, TurnState::Completed(under.clone()));
+    /// Notes that a turn has completed, and that its answer will come under the ID `under`.
+    pub(super) fn turn_completed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
+        match self.call_of(turn) {
+            Some(owner) => self.set_turn(Some(owner), TurnState::Completed(under.clone())),
+            // The child has answered this turn at its error, and now answers another call with it.
+            None => {
+                if let Some(call) = self.tracked.get_mut(under) {
+                    call.gets_old_answer = true;
+                }
+            }
+        }
+    }
+
+    /// Finishes a call that the child has answered with a turn that it had answered before. Returns
+    /// `None` if the answer is another one.
+    pub(super) fn answered_again(&mut self, under: &RequestId) -> Option<FinishedCall> {
+        if !self.tracked.get(under)?.gets_old_answer {
+            return None;
+        }
+        let deadline = self.deadline(under);
+        let info = self.detach(under);
+        let finished = self.forget(under)?;
+        Some(FinishedCall {
+            id: under.clone(),
+            deadline,
+            info,
+            out_of_step: finished.thread,
+        })
     }
 
     fn set_turn(&mut self, id: Option<RequestId>, turn: TurnState) {
@@ -421,6 +518,9 @@ impl Calls {
 
     fn forget(&mut self, id: &RequestId) -> Option<TrackedCall> {
         let call = self.tracked.remove(id)?;
+        if let (Some(thread), Some(turn_id)) = (&call.thread, &call.turn_id) {
+            self.ended.insert(thread, turn_id, id);
+        }
         match call.stage {
             CallStage::InFlight { .. } => self.in_flight -= 1,
             CallStage::Unattended { .. } => {}

@@ -1,5 +1,6 @@
 //! Handles the messages of the child.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use codex_protocol::rpc::{ErrorObject, Message, RequestId, TruncatedMessage};
@@ -7,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::calls::{CallInfo, FinishedCall};
+use super::calls::{CallInfo, FinishedCall, TurnRef};
 use super::deadlines::Expiry;
 use super::{
     Answer, CallOutcome, CancelledParams, Child, ELICITATION, Effect, ElicitationSupport, Failure,
@@ -44,6 +45,9 @@ struct ServerInfo {
 struct EventParams<'a> {
     #[serde(borrow, rename = "_meta")]
     meta: EventMeta<'a>,
+    /// The turn. It is empty in an event that is about the thread.
+    #[serde(borrow, default)]
+    id: Cow<'a, str>,
     #[serde(borrow)]
     msg: Option<&'a RawValue>,
 }
@@ -87,6 +91,8 @@ struct Elicitation<'a> {
     /// The ID of the call, which the child writes as a string even if it is a number.
     #[serde(borrow, rename = "codex_mcp_tool_call_id")]
     call: Option<&'a RawValue>,
+    #[serde(rename = "codex_event_id")]
+    turn: Option<String>,
 }
 
 impl Router {
@@ -239,6 +245,9 @@ impl Router {
             true => CallOutcome::Answered,
             false => CallOutcome::Failed,
         };
+        if let Some(call) = self.calls.answered_again(id) {
+            return self.end_call(Some(call), Failure::OutOfStep);
+        }
         let thread = about.and_then(|about| about.structured?.thread_id);
         let Some(answered) = self.calls.answered(id, thread.as_deref()) else {
             return Vec::new();
@@ -297,7 +306,12 @@ impl Router {
         let event: Option<EventParams<'_>> =
             params.and_then(|params| serde_json::from_str(params.get()).ok());
         let unchanged = || Effect::ToClient(bytes.to_vec());
-        let Some(EventParams { meta, msg }) = event else {
+        let Some(EventParams {
+            meta,
+            id: turn_id,
+            msg,
+        }) = event
+        else {
             return vec![unchanged()];
         };
         let Ok(id) = serde_json::from_str(meta.request_id.get()) else {
@@ -305,17 +319,15 @@ impl Router {
         };
         // Before 0.75, events do not name their thread.
         let thread = meta.thread_id.or_else(|| self.calls.thread(&id));
-        let thread = thread.as_deref();
+        let turn = turn_of(thread.as_deref(), Some(&turn_id));
         let event = msg.and_then(|msg| serde_json::from_str(msg.get()).ok());
-        let subject = self.calls.subject(&id, thread);
-        let moved = subject
-            .filter(|subject| *subject != id)
-            .and_then(|subject| {
-                let written = splice::to_json(&subject);
-                splice::replace(bytes, meta.request_id.get(), &written)
-            });
+        let call = self.calls.call_of_event(&id, turn);
+        let moved = call.filter(|subject| *subject != id).and_then(|subject| {
+            let written = splice::to_json(&subject);
+            splice::replace(bytes, meta.request_id.get(), &written)
+        });
         let mut effects = vec![moved.map_or_else(unchanged, Effect::ToClient)];
-        effects.extend(self.apply_event(&id, thread, event.unwrap_or(CodexEvent::Other)));
+        effects.extend(self.apply_event(&id, turn, event.unwrap_or(CodexEvent::Other)));
         effects
     }
 
@@ -323,40 +335,40 @@ impl Router {
     fn apply_event(
         &mut self,
         id: &RequestId,
-        thread: Option<&str>,
+        turn: Option<TurnRef<'_>>,
         event: CodexEvent,
     ) -> Vec<Effect> {
-        if let Some(thread) = thread
+        if let Some(TurnRef { thread, .. }) = turn
             && self.calls.set_thread(id, thread)
         {
             self.note_thread(id, thread);
         }
-        match (event, thread) {
-            (CodexEvent::TaskStarted, Some(thread)) => {
+        match (event, turn) {
+            (CodexEvent::TaskStarted, Some(turn)) => {
                 // The child drops a cancellation that comes before the turn.
-                let unwanted = self.calls.turn_began(thread);
+                let unwanted = self.calls.turn_began(turn);
                 let reason = "it was cancelled before it began";
                 let again = unwanted.map(|id| Effect::ToChild(cancellation(&id, reason)));
                 return again.into_iter().collect();
             }
-            (CodexEvent::TurnAborted, Some(thread)) => return self.turn_aborted(thread),
-            (CodexEvent::Error, Some(thread)) => self.calls.note_error(thread),
+            (CodexEvent::TurnAborted, Some(turn)) => return self.turn_aborted(turn),
+            (CodexEvent::Error, Some(turn)) => self.calls.note_error(turn),
             (CodexEvent::SessionConfigured { session_id }, None)
                 if self.calls.set_thread(id, &session_id) =>
             {
                 self.note_thread(id, &session_id);
             }
-            (CodexEvent::TaskComplete, Some(thread)) => {
-                self.calls.turn_completed(thread, id);
-                self.summaries.remember(thread);
+            (CodexEvent::TaskComplete, Some(turn)) => {
+                self.calls.turn_completed(turn, id);
+                self.summaries.remember(turn.thread);
             }
             (CodexEvent::AgentMessage { message }, _) => {
-                if let Some(call) = self.calls.subject(id, thread) {
+                if let Some(call) = self.calls.call_of_event(id, turn) {
                     self.calls.add_message(&call, &message);
                 }
             }
             (CodexEvent::AgentMessageContentDelta { item_id, delta }, _) => {
-                if let Some(call) = self.calls.subject(id, thread) {
+                if let Some(call) = self.calls.call_of_event(id, turn) {
                     self.calls.add_delta(&call, &item_id, &delta);
                 }
             }
@@ -367,8 +379,8 @@ impl Router {
 
     /// Ends the call of an aborted turn, whatever aborted it (the client's answer to a question, or
     /// another cause): the child never answers that call.
-    fn turn_aborted(&mut self, thread: &str) -> Vec<Effect> {
-        let aborted = self.calls.turn_aborted(thread);
+    fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Vec<Effect> {
+        let aborted = self.calls.turn_aborted(turn);
         self.end_call(aborted, Failure::Interrupted)
     }
 
@@ -385,8 +397,10 @@ impl Router {
         let Elicitation {
             thread,
             call: named,
+            turn,
         } = serde_json::from_str(params).unwrap_or_default();
-        let call = named.and_then(|named| self.named_call(named, thread.as_deref()));
+        let turn = turn_of(thread.as_deref(), turn.as_deref());
+        let call = named.and_then(|named| self.named_call(named, turn));
         let rewritten = named.zip(call.as_ref()).and_then(|(named, call)| {
             let text = call.text();
             let same = serde_json::from_str::<String>(named.get()).is_ok_and(|named| named == text);
@@ -429,12 +443,18 @@ impl Router {
     }
 
     /// The call that a question of the child belongs to.
-    fn named_call(&self, named: &RawValue, thread: Option<&str>) -> Option<RequestId> {
+    fn named_call(&self, named: &RawValue, turn: Option<TurnRef<'_>>) -> Option<RequestId> {
         let named: String = serde_json::from_str(named.get()).ok()?;
         let number = named.parse().ok().map(RequestId::Number);
         let id = number
             .filter(|id| self.calls.is_known(id))
             .unwrap_or(RequestId::Text(named));
-        self.calls.subject(&id, thread)
+        self.calls.call_of_event(&id, turn)
     }
+}
+
+/// The turn that the child names, if it names the thread.
+fn turn_of<'a>(thread: Option<&'a str>, turn_id: Option<&'a str>) -> Option<TurnRef<'a>> {
+    let id = turn_id.filter(|id| !id.is_empty());
+    thread.map(|thread| TurnRef { thread, id })
 }

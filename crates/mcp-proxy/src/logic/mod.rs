@@ -15,6 +15,7 @@
 mod calls;
 mod deadlines;
 mod effect;
+mod ended_turns;
 mod ending;
 mod from_child;
 mod from_client;

@@ -118,12 +118,18 @@ fn answered(id: i64, thread: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
+/// An event of a child that does not name its turns.
 fn event(id: i64, thread: &str, msg: &Value) -> Value {
+    event_of("", id, thread, msg)
+}
+
+/// An event of the turn that the child calls `turn`.
+fn event_of(turn: &str, id: i64, thread: &str, msg: &Value) -> Value {
     let meta = json!({ "requestId": id, "threadId": thread });
     json!({
         "jsonrpc": "2.0",
         "method": "codex/event",
-        "params": { "_meta": meta, "id": "turn", "msg": msg },
+        "params": { "_meta": meta, "id": turn, "msg": msg },
     })
 }
 

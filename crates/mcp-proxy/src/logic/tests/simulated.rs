@@ -38,6 +38,8 @@ enum Step {
     Proceed(usize),
     /// The running turn completes.
     Complete(usize),
+    /// The running turn completes while it is being aborted.
+    CompleteAborted(usize),
     Answer,
 }
 
@@ -47,7 +49,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Reply),
         2 => Just(Step::Cancel),
         4 => listener.clone().prop_map(Step::Proceed),
-        4 => listener.prop_map(Step::Complete),
+        4 => listener.clone().prop_map(Step::Complete),
+        1 => listener.prop_map(Step::CompleteAborted),
         4 => Just(Step::Answer),
     ]
 }
@@ -88,6 +91,7 @@ impl World {
             }
             Step::Proceed(listener) => self.proceed(*listener),
             Step::Complete(listener) => self.complete(*listener),
+            Step::CompleteAborted(listener) => self.complete_aborted(*listener),
             Step::Answer => self.answer(),
         }
     }
@@ -139,17 +143,28 @@ impl World {
     fn proceed(&mut self, listener: usize) {
         match self.thread.ops.front() {
             Some(Op::Turn(id)) if self.thread.running.is_none() => {
-                self.thread.running = Some(*id);
+                let turn = *id;
+                self.thread.running = Some(turn);
                 self.thread.ops.pop_front();
-                self.tell("task_started", self.listener(listener));
+                self.tell(turn, "task_started", self.listener(listener));
             }
             Some(Op::Interrupt) => {
                 self.thread.ops.pop_front();
-                if self.thread.running.take().is_some() {
-                    self.tell("turn_aborted", self.listener(listener));
+                if let Some(turn) = self.thread.running.take() {
+                    self.tell(turn, "turn_aborted", self.listener(listener));
                 }
             }
             _ => {}
+        }
+    }
+
+    fn complete_aborted(&mut self, listener: usize) {
+        if let (Some(turn), Some(Op::Interrupt)) = (self.thread.running, self.thread.ops.front()) {
+            self.thread.ops.pop_front();
+            self.complete(listener);
+            if !self.thread.listeners.is_empty() {
+                self.tell(turn, "turn_aborted", self.listener(listener));
+            }
         }
     }
 
@@ -158,14 +173,15 @@ impl World {
             let under = self.listener(listener);
             self.thread.listeners.retain(|one| *one != under);
             self.thread.answers.push_back(Answer { under, turn });
-            self.tell("task_complete", under);
+            self.tell(turn, "task_complete", under);
         }
     }
 
-    fn tell(&mut self, kind: &str, under: i64) {
+    fn tell(&mut self, turn: i64, kind: &str, under: i64) {
+        let msg = json!({ "type": kind });
         let effects = self
             .harness
-            .child(&event(under, "t", &json!({ "type": kind })));
+            .child(&event_of(&format!("turn {turn}"), under, "t", &msg));
         self.perform(effects);
     }
 

@@ -291,3 +291,105 @@ fn turn_that_never_begins_keeps_its_thread_busy_for_a_limited_time() {
     let effects = harness.reply(3, "t");
     assert!(matches!(effects.as_slice(), [Effect::ToChild(_)]));
 }
+
+/// A thread in which call 5 was cancelled in its turn "a", and call 6 waits for its turn.
+fn cancelled_in_its_turn() -> Harness {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.reply(5, "t");
+    harness.child(&named("a", "task_started", 5));
+    harness.client(&cancelled(5));
+    harness.reply(6, "t");
+    harness
+}
+
+fn named(turn: &str, kind: &str, under: i64) -> Value {
+    event_of(turn, under, "t", &json!({ "type": kind }))
+}
+
+/// A turn that is aborted while it completes has both ends, in any order.
+#[test]
+fn second_end_of_a_turn_is_not_the_end_of_the_next_one() {
+    for ends in [
+        ["task_complete", "turn_aborted"],
+        ["turn_aborted", "task_complete"],
+    ] {
+        for heard_by in [5, 6] {
+            let mut harness = cancelled_in_its_turn();
+            for end in ends {
+                let effects = harness.child(&named("a", end, heard_by));
+                assert_eq!(in_short(&effects), "event of 5", "{ends:?}");
+            }
+            assert_eq!(harness.child(&answered(heard_by, "t")), []);
+            let listener = 11 - heard_by;
+            harness.child(&named("b", "task_started", listener));
+            harness.child(&named("b", "task_complete", listener));
+            assert_eq!(
+                harness.child(&answered(listener, "t")),
+                [to_client(&answered(6, "t"))],
+                "{ends:?} {heard_by}"
+            );
+        }
+    }
+}
+
+/// Two listeners of the child send their events in any order.
+#[test]
+fn end_after_the_beginning_of_the_next_turn_is_that_of_its_own_turn() {
+    let mut harness = cancelled_in_its_turn();
+    harness.child(&named("b", "task_started", 6));
+    harness.child(&named("a", "task_complete", 5));
+    assert_eq!(harness.child(&answered(5, "t")), []);
+    harness.child(&named("b", "task_complete", 6));
+    let answer = answered(6, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
+}
+
+#[test]
+fn late_events_of_a_turn_belong_to_its_call() {
+    let mut harness = cancelled_in_its_turn();
+    // The listener of call 6 hears the end, so that of call 5 stays.
+    harness.child(&named("a", "turn_aborted", 6));
+    harness.child(&named("b", "task_started", 6));
+    harness.child(&named("b", "task_complete", 6));
+    harness.child(&answered(6, "t"));
+    harness.reply(7, "t");
+    let late = event_of(
+        "b",
+        5,
+        "t",
+        &json!({"type": "agent_message", "message": "late"}),
+    );
+    assert_eq!(in_short(&harness.child(&late)), "event of 6");
+    let effects = harness.later(LIMITS.call);
+    let Some(Effect::Answer {
+        answer: Answer::Failed { call, .. },
+        ..
+    }) = effects.last()
+    else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(call.partial, "");
+}
+
+/// The child answers a failed turn at its error, and answers the next call with the end of it.
+#[test]
+fn end_of_a_failed_turn_is_not_the_answer_of_a_call_that_is_under_way() {
+    let mut harness = cancelled_in_its_turn();
+    harness.child(&named("a", "error", 5));
+    harness.child(&answered(5, "t"));
+    harness.child(&named("a", "task_complete", 6));
+    let effects = harness.child(&answered(6, "t"));
+    assert!(
+        matches!(
+            effects.as_slice(),
+            [Effect::Answer {
+                answer: Answer::Failed {
+                    why: Failure::OutOfStep,
+                    ..
+                },
+                ..
+            }]
+        ),
+        "{effects:?}"
+    );
+}
