@@ -70,8 +70,10 @@ fn check(glob: &Glob, path: &str) {
 fn model(glob: &Glob) -> Option<globset::GlobMatcher> {
     let text = glob.as_str();
     let is_other = !text.is_ascii() || text.contains('\\') && text.contains('[');
-    // Stars around braces can become `**` here, where braces are expanded first.
-    let meets_braces = ["*{", "}*", "}{"].iter().any(|pair| text.contains(pair));
+    // Stars around braces can become `**` here, where braces are expanded first, and `**` at an end of
+    // an alternative is no component there.
+    let beside_braces = ["*{", "}*", "}{", "{**", "**}", ",**", "**,"];
+    let meets_braces = beside_braces.iter().any(|pair| text.contains(pair));
     // A class that begins with `^`, or holds a comma or a brace, is read in another way; so is a dash
     // after a range, as in `[a-a-c]`, which git reads as itself.
     let classes = text.split('[').skip(1);
