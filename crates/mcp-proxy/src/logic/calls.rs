@@ -9,13 +9,16 @@
 //! the order of their calls, and each event names its turn, so it can be assigned to the call that
 //! it is about.
 //!
+//! The child also answers at the error of a turn, and takes the end of that turn for the end of the
+//! next one: the second answer of a turn is given to no call.
+//!
 //! ```text
 //!             the turn has begun            the turn has completed
 //!   Awaited ──────────────────────► Running ──────────────────────► Completed
-//!                                      │                                │
-//!             the turn was aborted, or ▼                                ▼
-//!             a later one has begun   Over ◄── answered for another    forgotten:
-//!                                      │       call's turn             answered
+//!                                      │    ┌── it has completed ──►    │
+//!             the turn was aborted, or ▼    │  all the same             ▼
+//!             a later one has begun   Over ─┘◄─ answered for another   forgotten:
+//!                                      │        call's turn            answered
 //!                                      └── answers for another call ──► forgotten
 //!
 //!   InFlight ──── returns early ────► Unattended
@@ -50,12 +53,11 @@ struct TrackedCall {
     turn: TurnState,
     /// The child's name of the turn, once the turn has begun.
     turn_id: Option<String>,
-    /// Whether the turn had an error: the child then answers at once, and misses the end of the
+    /// The ID under which the child answers at an error of the turn. It then misses the end of the
     /// turn.
-    has_error: bool,
-    /// Whether the child will answer under the ID of this call with a turn that it has answered
-    /// before.
-    gets_old_answer: bool,
+    answered_at_error: Option<RequestId>,
+    /// What the child's next answer under the ID of this call is, if it is that of no call.
+    stray_answer: Option<StrayAnswer>,
     stage: CallStage,
 }
 
@@ -115,6 +117,23 @@ pub(super) struct FinishedCall {
     pub(super) out_of_step: Option<String>,
 }
 
+/// An answer of the child that no call may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StrayAnswer {
+    /// The second answer of a turn, which the child has answered at its error.
+    Second,
+    /// The answer of a turn that was begun without a call, as by mail of a sub-agent.
+    WithoutCall,
+}
+
+/// The call that the end of a turn belongs to.
+enum Owner {
+    Tracked(RequestId),
+    /// A call that had its answer.
+    Ended,
+    Nobody,
+}
+
 /// The turn that an event of the child is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnRef<'a> {
@@ -143,8 +162,8 @@ impl Calls {
             number: self.total,
             turn: TurnState::Awaited,
             turn_id: None,
-            has_error: false,
-            gets_old_answer: false,
+            answered_at_error: None,
+            stray_answer: None,
             stage: CallStage::InFlight { deadline, text },
         };
         self.tracked.insert(id, call);
@@ -246,32 +265,43 @@ impl Calls {
             .map(|(id, _)| id.clone())
     }
 
-    /// The tracked call that a turn belongs to. A turn that is not known by name is the thread's
-    /// first turn that has not ended.
-    fn call_of(&self, turn: TurnRef<'_>) -> Option<RequestId> {
-        let TurnRef { thread, id } = turn;
-        let Some(turn_id) = id else {
-            return self.current_turn(thread);
-        };
-        match self.tracked_turn(thread, turn_id) {
-            Some(call) => Some(call),
-            None if self.ended.call(thread, turn_id).is_some() => None,
-            None => self.current_turn(thread),
+    /// The call that the end of a turn belongs to. A turn that is not known by name is the thread's
+    /// first turn that has not ended; its call keeps the name.
+    fn owner_of_end(&mut self, turn: TurnRef<'_>) -> Owner {
+        let TurnRef {
+            thread,
+            id: turn_id,
+        } = turn;
+        if let Some(turn_id) = turn_id {
+            if let Some(call) = self.tracked_turn(thread, turn_id) {
+                return Owner::Tracked(call);
+            }
+            match self.ended.get(thread, turn_id) {
+                Some(Some(_)) => return Owner::Ended,
+                Some(None) => return Owner::Nobody,
+                None => {}
+            }
         }
+        let Some(current) = self.current_turn(thread) else {
+            return Owner::Nobody;
+        };
+        if let (Some(call), Some(_)) = (self.tracked.get_mut(&current), turn_id) {
+            call.turn_id = turn_id.map(str::to_owned);
+        }
+        Owner::Tracked(current)
     }
 
-    /// The call to which an event under `id` belongs: that of the event's turn. If the turn is not
-    /// known by name, it is that of [`subject`](Self::subject). The call may be over.
+    /// The call that the client sees an event under `id` as part of, which may be over: that of the
+    /// event's turn. A turn that is not known by name has not begun, and is that of the first call
+    /// that awaits one, or else that of [`subject`](Self::subject).
     pub(super) fn call_of_event(
         &self,
         id: &RequestId,
         turn: Option<TurnRef<'_>>,
     ) -> Option<RequestId> {
-        let Some(TurnRef { thread, id: name }) = turn else {
-            return self.subject(id, None);
-        };
-        let Some(turn_id) = name else {
-            return self.subject(id, Some(thread));
+        let thread = turn.map(|turn| turn.thread);
+        let Some((thread, turn_id)) = turn.and_then(|turn| Some((turn.thread, turn.id?))) else {
+            return self.subject(id, thread);
         };
         let own = self
             .tracked
@@ -280,9 +310,17 @@ impl Calls {
         if own == Some(turn_id) {
             return Some(id.clone());
         }
-        let known = self.tracked_turn(thread, turn_id);
-        let known = known.or_else(|| self.ended.call(thread, turn_id).cloned());
-        known.or_else(|| self.subject(id, Some(thread)))
+        if let Some(call) = self.tracked_turn(thread, turn_id) {
+            return Some(call);
+        }
+        if let Some(call) = self.ended.get(thread, turn_id) {
+            return call.cloned();
+        }
+        let awaiting = |call: &TrackedCall| call.turn == TurnState::Awaited;
+        let waiting = self.of_thread(thread).filter(|(_, call)| awaiting(call));
+        let first = waiting.min_by_key(|(_, call)| call.number);
+        let first = first.map(|(id, _)| id.clone());
+        first.or_else(|| self.subject(id, Some(thread)))
     }
 
     /// Finishes the call to which an answer under the ID `under` belongs. `thread` is the thread
@@ -294,15 +332,16 @@ impl Calls {
     ) -> Option<FinishedCall> {
         let completed_by =
             |call: &TrackedCall| matches!(&call.turn, TurnState::Completed(by) if by == under);
-        let completed = self.tracked.iter().filter(|(_, call)| completed_by(call));
-        let owner = completed.min_by_key(|(_, call)| call.number);
-        let owner = owner.map(|(id, _)| id.clone());
+        let owner = self.first_where(completed_by);
+        let failed_by = |call: &TrackedCall| call.answered_at_error.as_ref() == Some(under);
+        let owner = owner.or_else(|| self.first_where(failed_by));
         let owner = owner.or_else(|| self.current_turn(thread?));
         let owner = owner.or_else(|| self.subject(under, thread))?;
         let deadline = self.deadline(&owner);
         let info = self.detach(&owner);
         let finished = self.forget(&owner)?;
-        let missed_end = finished.has_error && finished.turn.is_under_way();
+        let has_completed = matches!(finished.turn, TurnState::Completed(_));
+        let missed_end = finished.answered_at_error.is_some() && !has_completed;
         let out_of_step = finished.thread.clone().filter(|_| missed_end);
         if owner != *under {
             // The listener that answered has ended. The listener of the call that got the answer is
@@ -321,6 +360,13 @@ impl Calls {
             info,
             out_of_step,
         })
+    }
+
+    /// The first call that satisfies a condition.
+    fn first_where(&self, condition: impl Fn(&TrackedCall) -> bool) -> Option<RequestId> {
+        let calls = self.tracked.iter().filter(|(_, call)| condition(call));
+        let first = calls.min_by_key(|(_, call)| call.number);
+        first.map(|(id, _)| id.clone())
     }
 
     /// Lets a call return early while its turn continues.
@@ -396,15 +442,20 @@ impl Calls {
             thread,
             id: turn_id,
         } = turn;
+        self.free_name(turn);
         let of_thread = |call: &TrackedCall| call.thread.as_deref() == Some(thread);
-        let (id, call) = self
-            .tracked
-            .iter_mut()
-            .filter(|(_, call)| of_thread(call) && call.turn == TurnState::Awaited)
-            .min_by_key(|(_, call)| call.number)?;
+        let awaiting = |call: &TrackedCall| of_thread(call) && call.turn == TurnState::Awaited;
+        let first = self.first_where(awaiting);
+        let Some((id, call)) = first.and_then(|id| Some((id.clone(), self.tracked.get_mut(&id)?)))
+        else {
+            if let Some(turn_id) = turn_id {
+                self.ended.insert(thread, turn_id, None);
+            }
+            return None;
+        };
         call.turn = TurnState::Running;
         call.turn_id = turn_id.map(str::to_owned);
-        let unwanted = call.stage.is_stale().then(|| id.clone());
+        let unwanted = call.stage.is_stale().then_some(id);
         let number = call.number;
         for call in self.tracked.values_mut() {
             let earlier = of_thread(call) && call.number < number;
@@ -415,10 +466,29 @@ impl Calls {
         unwanted
     }
 
+    /// Takes the name of a turn that begins from an earlier turn. Old releases number the turns of a
+    /// thread, and use the ID of the request for the first one.
+    fn free_name(&mut self, turn: TurnRef<'_>) {
+        let TurnRef {
+            thread,
+            id: Some(turn_id),
+        } = turn
+        else {
+            return;
+        };
+        self.ended.remove(thread, turn_id);
+        let earlier = self.tracked_turn(thread, turn_id);
+        if let Some(call) = earlier.and_then(|id| self.tracked.get_mut(&id)) {
+            call.turn_id = None;
+        }
+    }
+
     /// Finishes the call of a turn that was aborted: the child never answers that call. A turn that
     /// has completed before gets its answer.
     pub(super) fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Option<FinishedCall> {
-        let id = self.call_of(turn)?;
+        let Owner::Tracked(id) = self.owner_of_end(turn) else {
+            return None;
+        };
         if !self.tracked.get(&id)?.turn.is_under_way() {
             return None;
         }
@@ -434,12 +504,55 @@ impl Calls {
         })
     }
 
-    /// Notes an error in a turn.
-    pub(super) fn note_error(&mut self, turn: TurnRef<'_>) {
-        let id = self.call_of(turn);
-        if let Some(call) = id.and_then(|id| self.tracked.get_mut(&id)) {
-            call.has_error = true;
+    /// Notes an error in a turn, which the child answers under the ID `under`.
+    pub(super) fn turn_failed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
+        self.turn_answered(turn, under, |call| {
+            call.answered_at_error = Some(under.clone());
+        });
+    }
+
+    /// Notes that a turn has completed, and that its answer will come under the ID `under`.
+    pub(super) fn turn_completed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
+        self.turn_answered(turn, under, |call| {
+            call.turn = TurnState::Completed(under.clone());
+        });
+    }
+
+    /// Notes with `note` for which call an answer under the ID `under` will be, or that it will be
+    /// for none.
+    fn turn_answered(
+        &mut self,
+        turn: TurnRef<'_>,
+        under: &RequestId,
+        note: impl FnOnce(&mut TrackedCall),
+    ) {
+        let stray = match self.owner_of_end(turn) {
+            Owner::Tracked(owner) => match self.tracked.get_mut(&owner) {
+                Some(call) if call.answered_at_error.is_none() => return note(call),
+                _ => StrayAnswer::Second,
+            },
+            Owner::Ended => StrayAnswer::Second,
+            Owner::Nobody => StrayAnswer::WithoutCall,
+        };
+        if let Some(call) = self.tracked.get_mut(under) {
+            call.stray_answer = Some(stray);
         }
+    }
+
+    /// Takes an answer under the ID `under` that is for no call, if it is one. Returns the call that
+    /// gets no answer any more because of it, if there is one.
+    pub(super) fn take_stray_answer(&mut self, under: &RequestId) -> Option<Option<RequestId>> {
+        let call = self.tracked.get_mut(under)?;
+        let stray = call.stray_answer.take()?;
+        let thread = call.thread.clone();
+        let was_left_behind = call.stage.is_stale() && call.turn == TurnState::Over;
+        if was_left_behind {
+            self.forget(under);
+        }
+        Some(match stray {
+            StrayAnswer::Second => thread.and_then(|thread| self.current_turn(&thread)),
+            StrayAnswer::WithoutCall => Some(under.clone()).filter(|_| !was_left_behind),
+        })
     }
 
     /// Whether the child listens for a call that no client waits for.
@@ -459,36 +572,6 @@ impl Calls {
         if self.may_yet_begin(id) {
             self.set_turn(Some(id.clone()), TurnState::Over);
         }
-    }
-
-    /// Notes that a turn has completed, and that its answer will come under the ID `under`.
-    pub(super) fn turn_completed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
-        match self.call_of(turn) {
-            Some(owner) => self.set_turn(Some(owner), TurnState::Completed(under.clone())),
-            // The child has answered this turn at its error, and now answers another call with it.
-            None => {
-                if let Some(call) = self.tracked.get_mut(under) {
-                    call.gets_old_answer = true;
-                }
-            }
-        }
-    }
-
-    /// Finishes a call that the child has answered with a turn that it had answered before. Returns
-    /// `None` if the answer is another one.
-    pub(super) fn answered_again(&mut self, under: &RequestId) -> Option<FinishedCall> {
-        if !self.tracked.get(under)?.gets_old_answer {
-            return None;
-        }
-        let deadline = self.deadline(under);
-        let info = self.detach(under);
-        let finished = self.forget(under)?;
-        Some(FinishedCall {
-            id: under.clone(),
-            deadline,
-            info,
-            out_of_step: finished.thread,
-        })
     }
 
     fn set_turn(&mut self, id: Option<RequestId>, turn: TurnState) {
@@ -519,7 +602,7 @@ impl Calls {
     fn forget(&mut self, id: &RequestId) -> Option<TrackedCall> {
         let call = self.tracked.remove(id)?;
         if let (Some(thread), Some(turn_id)) = (&call.thread, &call.turn_id) {
-            self.ended.insert(thread, turn_id, id);
+            self.ended.insert(thread, turn_id, Some(id));
         }
         match call.stage {
             CallStage::InFlight { .. } => self.in_flight -= 1,

@@ -16,6 +16,7 @@ impl Router {
     pub(super) fn give_up(&mut self, id: &RequestId, why: Failure) -> Vec<Effect> {
         let reason = match why {
             Failure::ShuttingDown => "codex-mcp is shutting down",
+            Failure::OutOfStep => "its answer can't be told from another one",
             _ => "it took too long",
         };
         let mut effects = vec![Effect::ToChild(cancellation(id, reason))];
@@ -27,6 +28,7 @@ impl Router {
             }
             let outcome = match why {
                 Failure::TimedOut => CallOutcome::TimedOut,
+                Failure::OutOfStep => CallOutcome::Failed,
                 _ => CallOutcome::Abandoned,
             };
             self.note_over(id, call.thread.clone(), outcome);

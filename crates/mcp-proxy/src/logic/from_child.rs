@@ -167,11 +167,8 @@ impl Router {
             info,
             out_of_step,
         } = call;
-        if let Some(thread) = out_of_step
-            && self.out_of_step.len() < OUT_OF_STEP_LIMIT
-        {
-            self.summaries.forget(&thread);
-            self.out_of_step.insert(thread);
+        if let Some(thread) = out_of_step {
+            self.mark_out_of_step(thread);
         }
         if let Some(deadline) = deadline {
             self.deadlines.lift(deadline, Expiry::Call(id.clone()));
@@ -216,6 +213,21 @@ impl Router {
         vec![Effect::ToClient(listed.unwrap_or_else(|| bytes.to_vec()))]
     }
 
+    /// Ends a call whose answer the child will not send, or will take for that of the next call.
+    fn lost_answer(&mut self, call: &RequestId) -> Vec<Effect> {
+        if let Some(thread) = self.calls.thread(call) {
+            self.mark_out_of_step(thread);
+        }
+        self.give_up(call, Failure::OutOfStep)
+    }
+
+    fn mark_out_of_step(&mut self, thread: String) {
+        if self.out_of_step.len() < OUT_OF_STEP_LIMIT {
+            self.summaries.forget(&thread);
+            self.out_of_step.insert(thread);
+        }
+    }
+
     fn child_initialized(&mut self, result: Option<&RawValue>) -> Vec<Effect> {
         let about: Option<InitializeResult> =
             result.and_then(|result| serde_json::from_str(result.get()).ok());
@@ -245,8 +257,8 @@ impl Router {
             true => CallOutcome::Answered,
             false => CallOutcome::Failed,
         };
-        if let Some(call) = self.calls.answered_again(id) {
-            return self.end_call(Some(call), Failure::OutOfStep);
+        if let Some(unanswered) = self.calls.take_stray_answer(id) {
+            return unanswered.map_or_else(Vec::new, |call| self.lost_answer(&call));
         }
         let thread = about.and_then(|about| about.structured?.thread_id);
         let Some(answered) = self.calls.answered(id, thread.as_deref()) else {
@@ -320,56 +332,59 @@ impl Router {
         // Before 0.75, events do not name their thread.
         let thread = meta.thread_id.or_else(|| self.calls.thread(&id));
         let turn = turn_of(thread.as_deref(), Some(&turn_id));
+        if let Some(TurnRef { thread, .. }) = turn
+            && self.calls.set_thread(&id, thread)
+        {
+            self.note_thread(&id, thread);
+        }
         let event = msg.and_then(|msg| serde_json::from_str(msg.get()).ok());
+        let event = event.unwrap_or(CodexEvent::Other);
+        // Before the event's call is looked for, as the turn has none until it begins.
+        let unwanted = match (&event, turn) {
+            (CodexEvent::TaskStarted, Some(turn)) => self.calls.turn_began(turn),
+            _ => None,
+        };
         let call = self.calls.call_of_event(&id, turn);
-        let moved = call.filter(|subject| *subject != id).and_then(|subject| {
-            let written = splice::to_json(&subject);
+        let moved = call.as_ref().filter(|call| **call != id).and_then(|call| {
+            let written = splice::to_json(call);
             splice::replace(bytes, meta.request_id.get(), &written)
         });
         let mut effects = vec![moved.map_or_else(unchanged, Effect::ToClient)];
-        effects.extend(self.apply_event(&id, turn, event.unwrap_or(CodexEvent::Other)));
+        // The child drops a cancellation that comes before the turn.
+        let reason = "it was cancelled before it began";
+        effects.extend(unwanted.map(|id| Effect::ToChild(cancellation(&id, reason))));
+        effects.extend(self.apply_event(&id, call.as_ref(), turn, event));
         effects
     }
 
-    /// Applies an event that the child sends under the ID of a call.
+    /// Applies an event of `call` that the child sends under the ID `under`.
     fn apply_event(
         &mut self,
-        id: &RequestId,
+        under: &RequestId,
+        call: Option<&RequestId>,
         turn: Option<TurnRef<'_>>,
         event: CodexEvent,
     ) -> Vec<Effect> {
-        if let Some(TurnRef { thread, .. }) = turn
-            && self.calls.set_thread(id, thread)
-        {
-            self.note_thread(id, thread);
-        }
         match (event, turn) {
-            (CodexEvent::TaskStarted, Some(turn)) => {
-                // The child drops a cancellation that comes before the turn.
-                let unwanted = self.calls.turn_began(turn);
-                let reason = "it was cancelled before it began";
-                let again = unwanted.map(|id| Effect::ToChild(cancellation(&id, reason)));
-                return again.into_iter().collect();
-            }
             (CodexEvent::TurnAborted, Some(turn)) => return self.turn_aborted(turn),
-            (CodexEvent::Error, Some(turn)) => self.calls.note_error(turn),
+            (CodexEvent::Error, Some(turn)) => self.calls.turn_failed(turn, under),
             (CodexEvent::SessionConfigured { session_id }, None)
-                if self.calls.set_thread(id, &session_id) =>
+                if self.calls.set_thread(under, &session_id) =>
             {
-                self.note_thread(id, &session_id);
+                self.note_thread(under, &session_id);
             }
             (CodexEvent::TaskComplete, Some(turn)) => {
-                self.calls.turn_completed(turn, id);
+                self.calls.turn_completed(turn, under);
                 self.summaries.remember(turn.thread);
             }
             (CodexEvent::AgentMessage { message }, _) => {
-                if let Some(call) = self.calls.call_of_event(id, turn) {
-                    self.calls.add_message(&call, &message);
+                if let Some(call) = call {
+                    self.calls.add_message(call, &message);
                 }
             }
             (CodexEvent::AgentMessageContentDelta { item_id, delta }, _) => {
-                if let Some(call) = self.calls.call_of_event(id, turn) {
-                    self.calls.add_delta(&call, &item_id, &delta);
+                if let Some(call) = call {
+                    self.calls.add_delta(call, &item_id, &delta);
                 }
             }
             _ => {}
@@ -399,8 +414,7 @@ impl Router {
             call: named,
             turn,
         } = serde_json::from_str(params).unwrap_or_default();
-        let turn = turn_of(thread.as_deref(), turn.as_deref());
-        let call = named.and_then(|named| self.named_call(named, turn));
+        let call = named.and_then(|named| self.named_call(named, thread, turn.as_deref()));
         let rewritten = named.zip(call.as_ref()).and_then(|(named, call)| {
             let text = call.text();
             let same = serde_json::from_str::<String>(named.get()).is_ok_and(|named| named == text);
@@ -443,13 +457,20 @@ impl Router {
     }
 
     /// The call that a question of the child belongs to.
-    fn named_call(&self, named: &RawValue, turn: Option<TurnRef<'_>>) -> Option<RequestId> {
+    fn named_call(
+        &self,
+        named: &RawValue,
+        thread: Option<String>,
+        turn_id: Option<&str>,
+    ) -> Option<RequestId> {
         let named: String = serde_json::from_str(named.get()).ok()?;
         let number = named.parse().ok().map(RequestId::Number);
         let id = number
             .filter(|id| self.calls.is_known(id))
             .unwrap_or(RequestId::Text(named));
-        self.calls.call_of_event(&id, turn)
+        let thread = thread.or_else(|| self.calls.thread(&id));
+        self.calls
+            .call_of_event(&id, turn_of(thread.as_deref(), turn_id))
     }
 }
 

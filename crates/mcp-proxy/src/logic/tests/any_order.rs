@@ -15,7 +15,7 @@ enum Step {
     Own,
     Cancel(i64),
     Answer(i64, Option<&'static str>),
-    Event(i64, &'static str, &'static str),
+    Event(&'static str, i64, &'static str, &'static str),
     Question(i64, i64, &'static str),
     Decide(i64),
     Pong(u64),
@@ -29,8 +29,10 @@ fn step() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![
         Just("task_started"),
         Just("turn_aborted"),
-        Just("task_complete")
+        Just("task_complete"),
+        Just("error")
     ];
+    let name = prop_oneof![Just(""), Just("a"), Just("b"), Just("c")];
     prop_oneof![
         3 => Just(Step::Call),
         3 => thread().prop_map(Step::Reply),
@@ -38,7 +40,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Own),
         2 => id().prop_map(Step::Cancel),
         4 => (id(), proptest::option::of(thread())).prop_map(|(id, thread)| Step::Answer(id, thread)),
-        4 => (id(), thread(), kind).prop_map(|(id, thread, kind)| Step::Event(id, thread, kind)),
+        4 => (name, id(), thread(), kind)
+            .prop_map(|(name, id, thread, kind)| Step::Event(name, id, thread, kind)),
         2 => (0..4_i64, id(), thread()).prop_map(|(q, id, thread)| Step::Question(q, id, thread)),
         2 => (0..4_i64).prop_map(Step::Decide),
         1 => (1..5_u64).prop_map(Step::Pong),
@@ -94,8 +97,8 @@ impl Harness {
             Step::Answer(id, None) => {
                 self.child(&json!({ "jsonrpc": "2.0", "id": id, "result": {} }))
             }
-            Step::Event(id, thread, kind) => {
-                self.child(&event(*id, thread, &json!({"type": kind})))
+            Step::Event(name, id, thread, kind) => {
+                self.child(&event_of(name, *id, thread, &json!({"type": kind})))
             }
             Step::Question(id, call, thread) => self.child(&question(*id, *call, thread)),
             Step::Decide(id) => {

@@ -371,25 +371,102 @@ fn late_events_of_a_turn_belong_to_its_call() {
     assert_eq!(call.partial, "");
 }
 
-/// The child answers a failed turn at its error, and answers the next call with the end of it.
+/// The child answers a failed turn at its error, and takes the end of it for that of the next turn.
 #[test]
 fn end_of_a_failed_turn_is_not_the_answer_of_a_call_that_is_under_way() {
-    let mut harness = cancelled_in_its_turn();
-    harness.child(&named("a", "error", 5));
-    harness.child(&answered(5, "t"));
-    harness.child(&named("a", "task_complete", 6));
-    let effects = harness.child(&answered(6, "t"));
-    assert!(
-        matches!(
-            effects.as_slice(),
-            [Effect::Answer {
-                answer: Answer::Failed {
-                    why: Failure::OutOfStep,
-                    ..
-                },
+    for heard_by in [5, 6] {
+        let mut harness = cancelled_in_its_turn();
+        harness.child(&named("a", "error", heard_by));
+        assert_eq!(harness.child(&answered(heard_by, "t")), []);
+        let listener = 11 - heard_by;
+        harness.child(&named("a", "task_complete", listener));
+        let effects = harness.child(&answered(listener, "t"));
+        let [
+            Effect::ToChild(_),
+            Effect::Answer {
+                answer: Answer::Failed { why, .. },
                 ..
-            }]
-        ),
-        "{effects:?}"
-    );
+            },
+        ] = effects.as_slice()
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(*why, Failure::OutOfStep);
+        assert_eq!(in_short(&effects), "child: cancel 6, our Failed to 6");
+    }
+}
+
+#[test]
+fn late_error_is_not_the_answer_of_the_next_call() {
+    let mut harness = cancelled_in_its_turn();
+    harness.child(&named("b", "task_started", 6));
+    harness.child(&named("a", "error", 5));
+    assert_eq!(harness.child(&answered(5, "t")), []);
+    harness.child(&named("b", "task_complete", 6));
+    let answer = answered(6, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
+    assert_eq!(in_short(&harness.reply(7, "t")), "our Failed to 7");
+}
+
+/// A turn can begin without a call, as by mail of a sub-agent.
+#[test]
+fn answer_of_a_turn_without_a_call_is_dropped() {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.reply(5, "t");
+    harness.child(&named("a", "task_started", 5));
+    harness.client(&cancelled(5));
+    harness.child(&named("a", "turn_aborted", 5));
+    harness.child(&named("x", "task_started", 5));
+    harness.child(&named("x", "task_complete", 5));
+    assert_eq!(harness.child(&answered(5, "t")), []);
+    assert!(matches!(
+        harness.reply(6, "t").as_slice(),
+        [Effect::ToChild(_)]
+    ));
+}
+
+/// Old releases number the turns of a thread, and use the ID of the request for the first one.
+#[test]
+fn name_that_is_used_again_is_that_of_the_latest_turn() {
+    for is_cancelled in [true, false] {
+        let mut harness = Harness::initialized("0.66.0", &no_capabilities());
+        harness.reply(2, "t");
+        harness.child(&named("2", "task_started", 2));
+        if is_cancelled {
+            harness.client(&cancelled(2));
+            harness.child(&named("2", "turn_aborted", 2));
+        } else {
+            harness.child(&named("2", "task_complete", 2));
+            harness.child(&answered(2, "t"));
+        }
+        harness.reply(5, "t");
+        let under = if is_cancelled { 2 } else { 5 };
+        let began = harness.child(&named("2", "task_started", under));
+        assert_eq!(in_short(&began), "event of 5");
+        let message = json!({"type": "agent_message", "message": "text"});
+        let effects = harness.child(&event_of("2", under, "t", &message));
+        assert_eq!(in_short(&effects), "event of 5");
+        let effects = harness.later(LIMITS.call);
+        let Some(Effect::Answer {
+            answer: Answer::Failed { call, .. },
+            ..
+        }) = effects.last()
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(call.partial, "text");
+    }
+}
+
+/// The end of a turn can come before its beginning.
+#[test]
+fn turn_that_completes_before_it_begins_keeps_its_name() {
+    let mut harness = cancelled_in_its_turn();
+    harness.child(&named("a", "turn_aborted", 5));
+    harness.child(&named("b", "task_complete", 6));
+    harness.client(&cancelled(6));
+    harness.child(&answered(6, "t"));
+    harness.reply(7, "t");
+    let effects = harness.child(&named("b", "turn_aborted", 5));
+    assert_eq!(in_short(&effects), "event of 6");
 }
