@@ -10,8 +10,7 @@ use codex_engine::logic::session::Alert;
 use codex_engine::{Engine, SessionHandle};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use goal_run::logic::mail_answers::{self, Offer, cannot_answer};
-use goal_run::logic::notifier::Notifier;
+use goal_run::logic::mail_answers::{self, Offer, answer_warnings};
 use goal_run::notify::{Alerts, MailQuestion, Notice, NotifierCheck, NotifierContext, Timeouts};
 use mcp_server::Warnings;
 use safe_files::off_runtime;
@@ -158,20 +157,9 @@ fn warn_of_missing_codes(config: &Config, identity: &Identity, warnings: &Warnin
         identity: asking,
         team,
     } = &identity.member;
-    let notifiers = config.alerts.notify.iter().flat_map(|set| &set.value);
-    let mut has_mail = false;
-    for notifier in notifiers {
-        let Notifier::Mail(recipient) = notifier else {
-            continue;
-        };
-        has_mail = true;
-        let user = config.user_identity.as_ref();
-        if let Some(why) = cannot_answer(recipient, asking, user, team.as_ref()) {
-            warnings.push(format!("answer_by_mail: {notifier} cannot answer: {why}"));
-        }
-    }
-    if !has_mail {
-        warnings.push("answer_by_mail: nobody can answer: notify names no agent (mail:)");
+    let user = config.user_identity.as_ref();
+    for warning in answer_warnings(&config.alerts.notifiers(), asking, user, team.as_ref()) {
+        warnings.push(warning);
     }
 }
 

@@ -389,6 +389,36 @@ async fn notifier_that_cannot_work_is_reported() {
 }
 
 #[tokio::test]
+async fn answers_by_mail_that_nobody_can_give_are_reported() {
+    let home = Home::new(LOCAL);
+    let team = home.atm_home().join(".claude/teams/builders");
+    fs::create_dir_all(&team).unwrap();
+    let roster = r#"{"name": "builders", "members": [{"name": "lead"}, {"name": "codex"}]}"#;
+    fs::write(team.join("config.json"), roster).unwrap();
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    for (notify, status, words) in [
+        ("", "warning", "nobody can answer"),
+        (
+            "notify = [\"command:true\"]",
+            "warning",
+            "nobody can answer",
+        ),
+        (
+            "notify = [\"mail:codex\"]",
+            "warning",
+            "mail:codex cannot answer: it is the identity of the asking server",
+        ),
+        ("notify = [\"mail:lead\"]", "ok", "fine"),
+    ] {
+        let settings = format!("[plugins.codex-mcp]\nanswer_by_mail = true\n{notify}\n");
+        fs::write(directory.join("config.toml"), settings).unwrap();
+        let doctor = Doctor::real(&home, codex::newest()).env("ATM_TEAM", "builders");
+        doctor.report(&[]).assert_says("settings", status, words);
+    }
+}
+
+#[tokio::test]
 async fn text_is_plain_in_a_pipe_and_closed_pipe_is_no_error() {
     let home = Home::new(LOCAL);
     let doctor = Doctor::real(&home, codex::newest());

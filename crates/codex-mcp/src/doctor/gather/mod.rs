@@ -69,6 +69,7 @@ async fn setup(
     let mut warnings = std::mem::take(&mut config.warnings);
     warnings.extend(notifiers::check(&config).await);
     warnings.extend(team::check(&config).await);
+    warnings.extend(notifiers::mail_answers(&config));
     let repository = repository(&config.codex_home);
     let home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;

@@ -18,6 +18,8 @@ use codex_engine::logic::approval_text;
 use codex_protocol::codex::Ask;
 use common::secrets::mask;
 
+use super::notifier::Notifier;
+
 /// How long a reply to a closed question is still answered.
 const LATE: Duration = Duration::from_secs(60);
 
@@ -153,6 +155,30 @@ pub fn cannot_answer(
     }
     user.is_some_and(is)
         .then_some("it is the identity of your own configuration")
+}
+
+/// A warning for each agent among the notifiers that may not answer the questions of a member of
+/// `team`, or one if there is no agent. `asking` and `user` are as for [`cannot_answer`].
+#[must_use]
+pub fn answer_warnings(
+    notifiers: &[Notifier],
+    asking: &AgentName,
+    user: Option<&AgentName>,
+    team: Option<&TeamName>,
+) -> Vec<String> {
+    let is_mail = |notifier: &Notifier| matches!(notifier, Notifier::Mail(_));
+    if !notifiers.iter().any(is_mail) {
+        let nobody = "answer_by_mail: nobody can answer: notify names no agent (mail:)";
+        return vec![nobody.to_owned()];
+    }
+    let warning = |notifier: &Notifier| {
+        let Notifier::Mail(recipient) = notifier else {
+            return None;
+        };
+        let why = cannot_answer(recipient, asking, user, team)?;
+        Some(format!("answer_by_mail: {notifier} cannot answer: {why}"))
+    };
+    notifiers.iter().filter_map(warning).collect()
 }
 
 /// A text with its codes hidden, for readers who may not answer in the name of the recipient.

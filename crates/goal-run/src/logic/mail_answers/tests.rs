@@ -329,6 +329,25 @@ fn sending_identities_and_other_teams_may_not_answer() {
 }
 
 #[test]
+fn notifiers_that_cannot_answer_are_warned_of() {
+    let arch: AgentName = "arch".parse().unwrap();
+    let team: TeamName = "builders".parse().unwrap();
+    let warnings = |notifiers: &[&str]| {
+        let notifiers = notifiers.iter().map(|text| text.parse().unwrap());
+        let notifiers: Vec<Notifier> = notifiers.collect();
+        answer_warnings(&notifiers, &arch, None, Some(&team))
+    };
+    let nobody = ["answer_by_mail: nobody can answer: notify names no agent (mail:)"];
+    assert_eq!(warnings(&[]), nobody);
+    assert_eq!(warnings(&["desktop", "command:true"]), nobody);
+    let asking =
+        ["answer_by_mail: mail:arch cannot answer: it is the identity of the asking server"];
+    assert_eq!(warnings(&["mail:arch"]), asking);
+    assert_eq!(warnings(&["desktop", "mail:lead", "mail:arch"]), asking);
+    assert_eq!(warnings(&["desktop", "mail:lead"]), [""; 0]);
+}
+
+#[test]
 fn codes_in_a_text_are_hidden_and_nothing_else() {
     let end = instructions(&offer(&command("ls"), false), &code(7));
     let upper = end.to_uppercase();
