@@ -1,4 +1,5 @@
-//! Detects a directory that was replaced by a symbolic link.
+//! Directories that are noted now and used later. One that was replaced by a symbolic link is
+//! detected, and those that were created for a while are removed again.
 //!
 //! Sessions, jobs and runs note their directories by resolved paths, in which no part is a
 //! link, and check them again before each piece of work. A model that may write in the
@@ -7,8 +8,10 @@
 //! The paths are compared, not the inodes: `git checkout` removes directories and makes
 //! them again, and a real directory at a noted path lies where the bounds have allowed it.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, io};
 
 /// A noted path that resolves to another one now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +65,38 @@ pub fn check(noted: &Path) -> Result<(), ReplacedDirectory> {
     }
 }
 
+/// Creates a directory and the missing ones above it, with this mode. Returns those that it has
+/// created, as [`resolved`] notes them, the outermost first.
+///
+/// # Errors
+///
+/// Those of the file system. What was created before the error stays.
+pub fn create_missing(path: &Path, mode: u32) -> io::Result<Vec<PathBuf>> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    let mut created = Vec::new();
+    for path in missing.into_iter().rev() {
+        match DirBuilder::new().mode(mode).create(path) {
+            Ok(()) => created.push(resolved(path)),
+            // Another process has created it meanwhile.
+            Err(_) if path.is_dir() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(created)
+}
+
+/// Removes the empty ones of the directories that [`create_missing`] has returned. A path that leads
+/// through a link by now is left alone.
+pub fn remove_empty(created: &[PathBuf]) {
+    for path in created.iter().rev() {
+        if check(path).is_ok() {
+            // This fails on a directory that is not empty, as intended.
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -94,6 +129,31 @@ mod tests {
         assert_eq!(check(&noted).unwrap_err().now, elsewhere.join("b"));
         let missing = all.join("a/c");
         assert_eq!(check(&missing).unwrap_err().now, elsewhere.join("c"));
+    }
+
+    #[test]
+    fn only_empty_directories_of_our_own_are_removed() {
+        let all = tempfile::tempdir().unwrap();
+        let all = all.path().canonicalize().unwrap();
+        let (theirs, ours) = (all.join("theirs"), all.join("theirs/ours"));
+        let (inner, file) = (ours.join("inner"), ours.join("file"));
+        fs::create_dir(&theirs).unwrap();
+        let created = create_missing(&inner, 0o700).unwrap();
+        assert_eq!(created, [ours.clone(), inner.clone()]);
+        assert!(create_missing(&inner, 0o700).unwrap().is_empty());
+
+        fs::write(&file, "").unwrap();
+        remove_empty(&created);
+        assert!(!inner.exists() && file.exists());
+        assert!(create_missing(&file, 0o700).is_err());
+        fs::remove_file(&file).unwrap();
+        remove_empty(&created);
+        assert!(!ours.exists() && theirs.exists());
+
+        fs::create_dir_all(all.join("elsewhere/inner")).unwrap();
+        symlink(all.join("elsewhere"), &ours).unwrap();
+        remove_empty(&created);
+        assert!(inner.exists());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`untrusted_file`] | files of others: never waits for a pipe, follows links only where that is safe, reads up to a limit |
 //! | [`off_runtime`] | the same in asynchronous code: a thread of its own, with a deadline |
-//! | [`directory`] | directories that are noted now and used later: detects one that was replaced by a link |
+//! | [`directory`] | directories that are noted now and used later: detects one that was replaced by a link, removes empty ones of our own |
 //! | [`state_file`], [`state_directory`], [`directory_lock`] | files of our own: written whole, locked between processes |
 //! | [`home_directory`] | the home directory, which never lies where a client has started us |
 //! | [`own_log`] | the log of a background process, bounded while it runs |

@@ -23,15 +23,24 @@ pub struct Scratch {
     _lock: DirectoryLock,
 }
 
+/// The path of the directory of this name in the state directory.
+///
+/// # Errors
+///
+/// If the user has no home directory.
+pub fn path(name: &str) -> io::Result<PathBuf> {
+    let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
+    let state = state_directory(|name| env::var_os(name)).ok_or_else(no_home)?;
+    Ok(state.join(name))
+}
+
 /// The directory of this name in the state directory, created if it does not exist.
 ///
 /// # Errors
 ///
 /// Those of the file system.
 pub fn place(name: &str) -> io::Result<PathBuf> {
-    let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
-    let state = state_directory(|name| env::var_os(name)).ok_or_else(no_home)?;
-    let place = state.join(name);
+    let place = path(name)?;
     make_directory(&place)?;
     Ok(place)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use codex_engine::binary::{self, CodexBinary, Source};
+use safe_files::directory;
 use supervise::exit::Exit;
 use supervise::spawn::{Program, Streams, spawn};
 use tempfile::TempDir;
@@ -111,7 +112,7 @@ pub(super) async fn install(
         error,
     };
     let parent = place.parent().ok_or(InstallError::NoCache)?;
-    fs::create_dir_all(parent).map_err(unusable)?;
+    let created = directory::create_missing(parent, 0o777).map_err(unusable)?;
     let draft = tempfile::Builder::new()
         .prefix(".installing-")
         .tempdir_in(parent)
@@ -130,19 +131,9 @@ pub(super) async fn install(
     });
     workspace::remove(draft).await.map_err(unusable)?;
     if npm.is_err() {
-        forget_empty(parent);
+        directory::remove_empty(&created);
     }
     npm
-}
-
-/// Removes our empty directories in the cache: `codex` and, above it, `codex-mcp`.
-fn forget_empty(codex: &Path) {
-    for directory in codex.ancestors().take(2) {
-        // Removal fails on a directory that is not empty, as intended.
-        if fs::remove_dir(directory).is_err() {
-            return;
-        }
-    }
 }
 
 async fn fill(draft: &TempDir, stop: &CancellationToken) -> Result<(), InstallError> {

@@ -1,7 +1,7 @@
 //! The workspace of the demo: one temporary directory below the state directory.
 //!
 //! ```text
-//! codex-mcp-demo-XXXXXX/
+//! XXXXXX/
 //!   project/   a git repository with one commit, for Codex to work in
 //!   codex/     CODEX_HOME, with a config.toml that names the scripted model
 //!   home/      HOME, with a .gitconfig, and the XDG directories below it
@@ -22,7 +22,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use git_probe::ELSEWHERE;
-use safe_files::scratch;
+use safe_files::{directory, scratch};
 use supervise::exit::Exit;
 use supervise::short_lived::run;
 use supervise::spawn::Program;
@@ -32,7 +32,8 @@ use tokio::time::sleep;
 use super::tail::quoted_output;
 use crate::writable_state::{self, REMEDY, WritableState};
 
-/// The directory for demos, below the state directory.
+/// The directory for demos, below the state directory. Their own directories have short names, as
+/// a question with a long path is broken within the path.
 const PLACE: &str = "demo";
 
 /// How long git may take for one of our commands.
@@ -102,6 +103,8 @@ pub(super) struct Workspace {
     directory: TempDir,
     /// The directory without symbolic links.
     root: PathBuf,
+    /// The directories above it that did not exist.
+    created: Vec<PathBuf>,
 }
 
 impl Workspace {
@@ -117,13 +120,15 @@ impl Workspace {
         };
         // The demo's run has a state directory below ours.
         writable_state::state_directory()?;
-        let parent = scratch::place(PLACE).map_err(unusable(Path::new(PLACE)))?;
-        let directory = tempfile::Builder::new()
-            .prefix("codex-mcp-demo-")
-            .tempdir_in(&parent)
-            .map_err(unusable(&parent))?;
+        let parent = scratch::path(PLACE).map_err(unusable(Path::new(PLACE)))?;
+        let created = directory::create_missing(&parent, 0o700).map_err(unusable(&parent))?;
+        let directory = TempDir::with_prefix_in("", &parent).map_err(unusable(&parent))?;
         let root = fs::canonicalize(directory.path()).map_err(unusable(directory.path()))?;
-        let workspace = Self { directory, root };
+        let workspace = Self {
+            directory,
+            root,
+            created,
+        };
         for name in ["project", "codex", "home", "run", "tmp"] {
             let path = workspace.root.join(name);
             fs::DirBuilder::new()
@@ -239,7 +244,7 @@ impl Workspace {
         let _ = self.directory.keep();
     }
 
-    /// Removes the directory.
+    /// Removes the directory, and those above it that were created for it and are empty.
     ///
     /// # Errors
     ///
@@ -248,7 +253,9 @@ impl Workspace {
         let path = self.root;
         remove(self.directory)
             .await
-            .map_err(|error| WorkspaceError::Remove { path, error })
+            .map_err(|error| WorkspaceError::Remove { path, error })?;
+        directory::remove_empty(&self.created);
+        Ok(())
     }
 }
 

@@ -132,10 +132,12 @@ fn demos(home: &Home) -> PathBuf {
 async fn assert_nothing_is_left(home: &Home) {
     let pids: Vec<u32> = home.processes().iter().map(|one| one.pid).collect();
     assert_eq!(wait_until_gone(&pids, TIME_LIMIT).await, []);
-    for directory in [home.tmp(), home.home(), home.cache_home(), demos(home)] {
-        if !directory.exists() {
-            continue;
-        }
+    for directory in [
+        home.tmp(),
+        home.home(),
+        home.cache_home(),
+        home.state_home(),
+    ] {
         assert_eq!(entries(&directory), [""; 0], "{}", directory.display());
     }
     assert_eq!(entries(&home.codex_home()), ["config.toml"]);
@@ -200,6 +202,8 @@ async fn kept_directory_can_be_inspected() {
     let (_, kept) = told.rsplit_once("Kept: ").unwrap();
     let directory = Path::new(kept.lines().next().unwrap());
     assert_eq!(directory.parent().unwrap(), demos(&home));
+    // A longer name would more often be broken in the question, which has 78 columns.
+    assert_eq!(directory.file_name().unwrap().len(), 6);
     for (file, content) in [
         ("hello.txt", "Hello from Codex.\n"),
         ("bonjour.txt", "Bonjour de Codex.\n"),
@@ -209,7 +213,7 @@ async fn kept_directory_can_be_inspected() {
     }
     let evidence = entries(&directory.join("home/.local/state/codex-mcp/runs"));
     assert_eq!(evidence.len(), 1, "{evidence:?}");
-    fs::remove_dir_all(directory).unwrap();
+    fs::remove_dir_all(home.state_home().join("codex-mcp")).unwrap();
     assert_nothing_is_left(&home).await;
 }
 
