@@ -46,6 +46,8 @@ use printer::Printer;
 use server::Server;
 use workspace::Workspace;
 
+use crate::writable_state;
+
 pub use conversation::ConversationError;
 pub use demo_codex::CodexError;
 pub use error::{Cause, DemoError};
@@ -92,6 +94,8 @@ pub async fn run<W: Write>(
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
     let Options { codex_bin, cleanup } = options;
+    // The demo's run has a state directory below ours.
+    writable_state::state_directory().map_err(WorkspaceError::from)?;
     let mut printer = Printer::new(out);
     printer.title(
         "codex-mcp demo",

@@ -30,7 +30,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::tail::quoted_output;
-use crate::writable_state::{self, REMEDY, WritableState};
+use crate::writable_state::{REMEDY, WritableState};
 
 /// The directory for demos, below the state directory. Their own directories have short names, as
 /// a question with a long path is broken within the path.
@@ -112,14 +112,12 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::WritableState`] and [`WorkspaceError::Directory`].
+    /// [`WorkspaceError::Directory`].
     pub(super) fn set(codex_config: &str) -> Result<Self, WorkspaceError> {
         let unusable = |path: &Path| {
             let path = path.to_owned();
             move |error| WorkspaceError::Directory { path, error }
         };
-        // The demo's run has a state directory below ours.
-        writable_state::state_directory()?;
         let parent = scratch::path(PLACE).map_err(unusable(Path::new(PLACE)))?;
         let created = directory::create_missing(&parent, 0o700).map_err(unusable(&parent))?;
         let directory = TempDir::with_prefix_in("", &parent).map_err(unusable(&parent))?;
