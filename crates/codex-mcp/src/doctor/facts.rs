@@ -145,7 +145,7 @@ impl Home {
     #[must_use]
     pub fn is_fit(&self) -> bool {
         match self.directory {
-            Directory::Writable => true,
+            Directory::Writable | Directory::MadeByProbe => true,
             Directory::Missing => self.chosen_by == HomeSource::Default,
             Directory::ReadOnly | Directory::Other | Directory::Unknown(_) => false,
         }
@@ -170,6 +170,8 @@ pub enum Directory {
     ReadOnly,
     /// Nothing.
     Missing,
+    /// Nothing before Codex was probed. The probe has made the directory.
+    MadeByProbe,
     /// A file of another type.
     Other,
     /// The state cannot be determined, for this reason.

@@ -220,6 +220,19 @@ async fn unusable_home_is_reported_on_each_release() {
 }
 
 #[tokio::test]
+async fn home_that_the_check_has_made_is_noted() {
+    let home = Home::new("");
+    let report = || {
+        let doctor = Doctor::real(&home, codex::newest()).env("CODEX_HOME", "");
+        doctor.report(&[])
+    };
+    let words = "(the default) was not there; the check of Codex has made it";
+    report().assert_says("codex-home", "note", words);
+    assert!(home.home().join(".codex").is_dir());
+    report().assert_says("codex-home", "ok", "(the default)");
+}
+
+#[tokio::test]
 async fn npm_script_resolves_to_the_native_program() {
     let home = Home::new(LOCAL);
     let bin = home.root().join("bin");

@@ -19,7 +19,7 @@ use settings::{Config, ConfigError, Flags, key_without_effect};
 use supervise::short_lived::run;
 use supervise::spawn::Program;
 
-use super::facts::{CodexSetup, CommandOutcome, Facts, Home, RepositoryFiles, Tools};
+use super::facts::{CodexSetup, CommandOutcome, Directory, Facts, Home, RepositoryFiles, Tools};
 use crate::installation::Installation;
 use crate::writable_state;
 use codex::BriefCodex;
@@ -71,8 +71,11 @@ async fn setup(
     warnings.extend(team::check(&config).await);
     warnings.extend(notifiers::mail_answers(&config));
     let repository = repository(&config.codex_home);
-    let home = home::look(config.codex_home.clone());
+    let mut home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;
+    if home.directory == Directory::Missing && home.path.is_dir() {
+        home.directory = Directory::MadeByProbe;
+    }
     Ok(CodexSetup {
         program,
         home,

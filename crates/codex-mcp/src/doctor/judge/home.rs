@@ -29,6 +29,10 @@ pub(super) fn directory(home: &Home) -> Finding {
             Check::CodexHome,
             format!("{path} ({source}) is not there yet"),
         ),
+        (Directory::MadeByProbe, _) => Finding::note(
+            Check::CodexHome,
+            format!("{path} ({source}) was not there; the check of Codex has made it"),
+        ),
         (Directory::Missing, HomeSource::Variable) => problem(
             "is not there, and Codex does not make it",
             "Make the directory, or unset CODEX_HOME.",

@@ -168,6 +168,14 @@ fn missing_codex_is_a_problem() {
 }
 
 #[test]
+fn home_that_the_check_has_made_is_noted() {
+    let facts = facts(|setup| setup.home.directory = Directory::MadeByProbe);
+    let words = "/home/you/.codex (the default) was not there; the check of Codex has made it";
+    assert_finding(&facts, Check::CodexHome, Status::Note, words);
+    assert!(judge(&facts).works());
+}
+
+#[test]
 fn used_up_limits_warn_until_they_are_reset() {
     let told = |used: u32, at| {
         let told = format!(
