@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
+use safe_files::directory;
 use safe_files::state_file::{self, with_suffix};
 use safe_files::untrusted_file::{self, Links, ReadError};
 
@@ -290,16 +291,35 @@ impl ConfigFile {
         file.sync_all()
     }
 
-    /// Opens the directory of the file, which is made if there is none. In a repository, no link is
-    /// followed, even if one takes the place of a directory meanwhile.
+    /// Makes the directory of the file and those above it, and returns the ones that did not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`].
+    pub fn make_directory(&self) -> Result<Vec<PathBuf>, FileError> {
+        let (_, mut made) = self.make_and_open_directory()?;
+        // Receipts are UTF-8, and so is the path of the file, but without its links it need not be.
+        made.retain(|path| path.to_str().is_some());
+        Ok(made)
+    }
+
     fn open_directory(&self) -> Result<File, FileError> {
+        self.make_and_open_directory().map(|(opened, _)| opened)
+    }
+
+    /// Opens the directory of the file, which is made if there is none, and returns it with the
+    /// directories that were made. In a repository, no link is followed, even if one takes the place
+    /// of a directory meanwhile.
+    fn make_and_open_directory(&self) -> Result<(File, Vec<PathBuf>), FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = self.target.parent().unwrap_or(Path::new("/"));
         let Owner::Repository(top) = &self.owner else {
-            fs::create_dir_all(parent).map_err(about(parent))?;
-            let opened = open(parent, flags, Mode::empty()).map(File::from);
-            return opened.map_err(|errno| about(parent)(errno.into()));
+            let made = directory::create_missing(parent, 0o777).map_err(about(parent))?;
+            let opened =
+                open(parent, flags, Mode::empty()).map_err(|errno| about(parent)(errno.into()))?;
+            return Ok((File::from(opened), made));
         };
+        let mut made = Vec::new();
         let mut path = top.clone();
         let mut directory =
             open(top, flags, Mode::empty()).map_err(|errno| about(top)(errno.into()))?;
@@ -308,7 +328,8 @@ impl ConfigFile {
             path.push(part);
             let name = part.as_os_str();
             match mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) => made.push(path.clone()),
+                Err(Errno::EXIST) => {}
                 Err(errno) => return Err(about(&path)(errno.into())),
             }
             let next = openat(&directory, name, flags | OFlags::NOFOLLOW, Mode::empty());
@@ -317,7 +338,7 @@ impl ConfigFile {
                 errno => about(&path)(errno.into()),
             })?;
         }
-        Ok(File::from(directory))
+        Ok((File::from(directory), made))
     }
 
     /// Opens the directory of the file, and locks it until the returned file is dropped: new files have

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use common::text::hex;
+use safe_files::directory;
 use safe_files::state_file::{self, FileError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -37,6 +38,19 @@ pub struct Receipt {
     /// The SHA-256 digests of the texts for which `before` holds: the one after the change and,
     /// until that is written, the one before.
     pub texts: Vec<String>,
+    /// The directories that were made for the file; also those of files whose receipts were forgotten
+    /// while something was in the directories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<PathBuf>,
+}
+
+impl Receipt {
+    /// Adds directories that were made, so that one follows those above it.
+    fn add_directories(&mut self, made: Vec<PathBuf>) {
+        self.directories.extend(made);
+        self.directories.sort();
+        self.directories.dedup();
+    }
 }
 
 /// The state of a configuration file before the first change.
@@ -162,6 +176,7 @@ impl Receipts {
         kept: impl Fn(&str) -> bool,
     ) -> Result<(), ReceiptError> {
         if let Some(earlier) = self.take(&receipt.file) {
+            receipt.add_directories(earlier.directories);
             let replaced = earlier.replaced.into_iter();
             for (name, server) in replaced.filter(|(name, _)| kept(name)) {
                 receipt.replaced.entry(name).or_insert(server);
@@ -171,13 +186,17 @@ impl Receipts {
         self.write()
     }
 
-    /// Forgets the change of a file. Its copy is removed if the file is what it was before again.
+    /// Forgets the change of a file. Its copy is removed if the file is what it was before again, and
+    /// so are the empty ones of the directories that were made for it.
     ///
     /// # Errors
     ///
     /// [`ReceiptError`].
     pub fn forget(&mut self, file: &Path, is_restored: bool) -> Result<(), ReceiptError> {
-        let forgotten = self.take(file).map(|receipt| receipt.before);
+        let forgotten = self.take(file).map(|receipt| {
+            self.remove_directories(receipt.directories);
+            receipt.before
+        });
         self.write()?;
         let Some(Before::Copy(name)) = forgotten.filter(|_| is_restored) else {
             return Ok(());
@@ -219,6 +238,16 @@ impl Receipts {
         is_plain.then(|| self.directory.join(name))
     }
 
+    /// Removes the empty ones of these directories. Another file may be in the others: they are tried
+    /// again when its change is forgotten.
+    fn remove_directories(&mut self, mut made: Vec<PathBuf>) {
+        directory::remove_empty(&made);
+        made.retain(|path| path.exists());
+        if let Some(other) = self.all.last_mut() {
+            other.add_directories(made);
+        }
+    }
+
     fn take(&mut self, file: &Path) -> Option<Receipt> {
         let found = self.all.iter().position(|receipt| receipt.file == file)?;
         Some(self.all.remove(found))
@@ -253,6 +282,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::files::ConfigFile;
 
     const FILE: &str = "/home/me/.cursor/mcp.json";
 
@@ -263,6 +293,7 @@ mod tests {
             before,
             replaced: Servers::new(),
             texts: vec![digest(text)],
+            directories: Vec::new(),
         }
     }
 
@@ -327,6 +358,64 @@ mod tests {
         let third = receipt(Before::Absent, "third");
         receipts.note(third, |name| name != "codex").unwrap();
         assert_eq!(receipts.replaced(Path::new(FILE)), Servers::new());
+    }
+
+    #[test]
+    fn directories_that_were_made_go_with_the_last_file_in_them() {
+        let state = tempfile::tempdir().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let mut receipts = Receipts::lock(state.path()).unwrap();
+        // The second change of a file makes no directory.
+        for name in ["made/one", "made/below/two", "made/one"] {
+            let file = ConfigFile::of_user(&path(name)).unwrap();
+            let directories = file.make_directory().unwrap();
+            file.replace("x").unwrap();
+            let receipt = Receipt {
+                file: path(name),
+                directories,
+                ..receipt(Before::Absent, "x")
+            };
+            receipts.note(receipt, |_| true).unwrap();
+        }
+        for (name, stays) in [("made/one", true), ("made/below/two", false)] {
+            std::fs::remove_file(path(name)).unwrap();
+            receipts.forget(&path(name), true).unwrap();
+            assert_eq!(path("made").exists(), stays, "{name}");
+        }
+        assert!(home.path().exists());
+    }
+
+    #[test]
+    fn directory_with_other_files_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let mut receipts = Receipts::lock(state.path()).unwrap();
+        let file = ConfigFile::of_user(&path("made/one")).unwrap();
+        let mut noted = receipt(Before::Absent, "x");
+        noted.directories = file.make_directory().unwrap();
+        receipts.note(noted, |_| true).unwrap();
+        std::fs::create_dir(path("made/theirs")).unwrap();
+        receipts.forget(Path::new(FILE), true).unwrap();
+        assert!(path("made/theirs").exists());
+    }
+
+    #[test]
+    fn receipts_of_earlier_versions_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Receipts::lock(directory.path()).unwrap());
+        let earlier = json!([{
+            "file": FILE,
+            "client": "cursor",
+            "before": "absent",
+            "replaced": {},
+            "texts": [digest("x")],
+        }]);
+        let path = directory.path().join(DIRECTORY).join(RECEIPTS);
+        state_file::replace(&path, earlier.to_string().as_bytes()).unwrap();
+        let receipts = Receipts::look(directory.path()).unwrap();
+        assert_eq!(receipts.all(), [receipt(Before::Absent, "x")]);
     }
 
     #[test]

@@ -99,6 +99,7 @@ async fn set(
         before,
         replaced: replaced(plan, has_receipt),
         texts: texts.map(digest).collect(),
+        directories: file.make_directory()?,
     };
     // The receipt is written first, so that no crash leaves a change without one.
     receipts.note(receipt.clone(), |name| !plan.adds(name))?;

@@ -123,6 +123,14 @@ fn files_that_were_not_there_are_removed_again() {
     let setup = Setup::on_the_newest(&home);
     let names: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
     fs::remove_file(home.codex_home().join("config.toml")).unwrap();
+    let mut missing: Vec<PathBuf> = Vec::new();
+    for client in &CLIENTS {
+        let path = setup.path(client);
+        let directories = path.ancestors().skip(1);
+        let directories = directories.take_while(|directory| !directory.exists());
+        missing.extend(directories.map(Path::to_owned));
+    }
+    assert!(missing.contains(&home.home().join(".cursor")));
     let written = setup.json(&[&names[..], &["--yes"]].concat());
     assert_eq!(actions(&written), each("add"), "{written:#}");
     for client in &CLIENTS {
@@ -133,6 +141,9 @@ fn files_that_were_not_there_are_removed_again() {
     for client in &CLIENTS {
         assert!(!setup.path(client).exists(), "{}", client.name);
     }
+    missing.retain(|directory| directory.exists());
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(home.codex_home().exists());
 }
 
 #[test]
