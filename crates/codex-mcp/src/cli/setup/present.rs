@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use client_setup::logic::clients::Client;
 use client_setup::logic::plan::{EntryChange, Plan};
 use common::output::{self, Output};
 use common::secrets::mask;
@@ -35,7 +36,7 @@ const LINE: usize = 400;
 pub(super) fn changes(changes: &[Change]) -> io::Result<()> {
     let mut out = output::stdout();
     for change in changes {
-        out.styled(HEADING, change.client.title())?;
+        out.styled(HEADING, title_of(change.client))?;
         writeln!(out, ": {}", visible_line(&summary(change)))?;
         for warning in &change.warnings {
             out.styled(WARNING, "  warning")?;
@@ -52,6 +53,14 @@ pub(super) fn changes(changes: &[Change]) -> io::Result<()> {
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// The client's name. Codex is also the program that does the work, of which the checks speak.
+fn title_of(client: Client) -> &'static str {
+    match client {
+        Client::Codex => "Codex (the client)",
+        client => client.title(),
+    }
 }
 
 fn summary(change: &Change) -> String {
@@ -119,7 +128,7 @@ fn show_diff(out: &mut Output<impl Write>, diff: &str) -> io::Result<()> {
 pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
     let mut out = output::stdout();
     for applied in &outcome.applied {
-        let title = applied.change.client.title();
+        let title = title_of(applied.change.client);
         if let Some(error) = &applied.error {
             writeln!(out, "{title}: {}", visible_line(&error.to_string()))?;
         } else if applied.is_written {
@@ -191,7 +200,7 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
 /// ways.
 fn titles(entries: &[CheckedEntry], outcome: &Outcome) -> String {
     let titles = entries.iter().map(|checked| {
-        let title = checked.client.title();
+        let title = title_of(checked.client);
         let is_same = |one: &CheckedEntry| one.client == checked.client;
         let checks = outcome.checks.iter();
         let ways = checks.filter(|(entries, _)| entries.iter().any(is_same));
@@ -208,7 +217,7 @@ fn conditions(out: &mut Output<impl Write>, outcome: &Outcome) -> io::Result<()>
     let written = outcome.applied.iter().filter(|applied| applied.is_written);
     for client in written.map(|applied| applied.change.client) {
         if let Some(condition) = client.project_condition() {
-            writeln!(out, "{} {condition}.", client.title())?;
+            writeln!(out, "{} {condition}.", title_of(client))?;
         }
     }
     Ok(())
@@ -223,7 +232,9 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
         (true, _) => steps(out, None, outcome),
         (false, _) if !outcome.is_fine() => {
             let left = outcome.applied.iter().filter(|applied| !applied.is_fine());
-            let left: Vec<&str> = left.map(|applied| applied.change.client.title()).collect();
+            let left: Vec<&str> = left
+                .map(|applied| title_of(applied.change.client))
+                .collect();
             match left.is_empty() {
                 true => writeln!(out, "\nThe server does not answer: see above."),
                 false => writeln!(
@@ -257,7 +268,7 @@ fn next(out: &mut Output<impl Write>, outcome: &Outcome, is_removal: bool) -> io
 fn steps(out: &mut Output<impl Write>, first: Option<&str>, outcome: &Outcome) -> io::Result<()> {
     let written = outcome.applied.iter().filter(|applied| applied.is_written);
     let written: Vec<&str> = written
-        .map(|applied| applied.change.client.title())
+        .map(|applied| title_of(applied.change.client))
         .collect();
     let restart = match written.as_slice() {
         [] => None,

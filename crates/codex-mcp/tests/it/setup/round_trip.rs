@@ -176,7 +176,10 @@ fn shared_files_of_a_repository_name_the_program_without_its_directory() {
     let remove = || setup.json(&[&names[..], &["--project", "--remove", "--yes"]].concat());
     remove();
     let said = setup.run(&["claude-code", "codex", "--project", "--yes"]);
-    for words in ["Claude Code asks each user", "Codex reads the file only"] {
+    for words in [
+        "Claude Code asks each user",
+        "Codex (the client) reads the file only",
+    ] {
         assert!(said.stdout.contains(words), "{}", said.stdout);
     }
     remove();
@@ -205,7 +208,9 @@ fn earlier_servers_are_replaced_and_that_is_said() {
     assert_eq!(said.code, 0, "{said:?}");
     for words in [
         "`helper` replaces the npm package @leo000001/codex-mcp",
-        "`agent` replaces codex mcp-server",
+        // Not to be taken for the Codex that works, of which the checks speak.
+        "Codex (the client): `agent` replaces codex mcp-server",
+        "restart Cursor, Codex (the client) if they are running",
     ] {
         assert!(said.stdout.contains(words), "{}", said.stdout);
     }
