@@ -192,8 +192,13 @@ impl LogReader<'_> {
             (_, 0) => progress.say("there are no events of this job"),
             _ => {}
         }
-        // No event reports this state.
-        if follow || job.state == JobState::Cancelled {
+        // No event reports these ends.
+        let is_unreported = match job.state {
+            JobState::Cancelled => true,
+            JobState::Failed => self.shown == 0,
+            _ => false,
+        };
+        if follow || is_unreported {
             progress.say(&ended_in_words(job));
         }
     }

@@ -32,9 +32,13 @@ use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::values::{number_within, one_of, profile as profile_name};
+use crate::doctor::brief::{CodexState, LoginState, brief};
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;
+
+/// How long each of the two programs that report the login may take. They take some 20 ms.
+const LOGIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The most of a prompt that becomes the name of an unnamed task, in characters.
 const NAME: usize = 40;
@@ -192,9 +196,42 @@ impl Args {
     pub(super) async fn act(&self, config: &Config) -> Result<ExitCode, Failure> {
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
         let spec = self.spec(prompt, config)?;
-        self.submit_options
-            .submit_job(&super::service(config), spec)
-            .await
+        let jobs = super::service(config);
+        let code = self.submit_options.submit_job(&jobs, spec).await?;
+        // With `--wait`, the outcome reports the missing login.
+        if !self.submit_options.wait
+            && let Some(login) = self.missing_login(config).await
+        {
+            complain(
+                "hint",
+                &format!(
+                    "Codex has no login, without which the job will fail. Run `{login}`; then \
+                     `codex-mcp jobs retry` submits a failed job again"
+                ),
+            );
+        }
+        Ok(code)
+    }
+
+    /// The command that logs Codex in, if the job needs a login and there is none. A profile, a key
+    /// of the configuration or a thread may name a provider that needs none, and the jobs of a
+    /// database may be run by another machine.
+    async fn missing_login(&self, config: &Config) -> Option<String> {
+        let may_do_without = self.profile.is_some()
+            || self.thread.is_some()
+            || self.continue_latest
+            || self.config.iter().any(|(key, _)| key == "model_provider")
+            || config.jobs.store.value.path().is_none();
+        if may_do_without {
+            return None;
+        }
+        match brief(config, LOGIN_LIMIT).await {
+            CodexState::Found {
+                login: LoginState::Missing(command),
+                ..
+            } => Some(command),
+            _ => None,
+        }
     }
 
     fn spec(&self, prompt: String, config: &Config) -> Result<JobSpec, Failure> {

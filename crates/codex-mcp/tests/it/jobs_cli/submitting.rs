@@ -4,6 +4,7 @@ use std::fs;
 
 use job_queue::logic::{Ending, JobState};
 use job_queue::store::{Job, LONGEST_TEXT};
+use testkit::write_program;
 
 use super::*;
 
@@ -48,6 +49,44 @@ async fn job_is_submitted_with_the_defaults_of_the_shell() {
         audit.contains("call_codex") && audit.contains("Fix it."),
         "{audit}"
     );
+}
+
+#[tokio::test]
+async fn job_without_a_login_is_submitted_with_a_hint() {
+    let stage = JobsFixture::new().await;
+    let codex = stage.home.root().join("codex-program");
+    let submit = |args: &[&str], login: &str| {
+        let text = format!(
+            "#!/bin/sh\ncase $1 in\n--version) echo 'codex-cli 0.171.0' ;;\n\
+             login) {login} ;;\n*) exit 2 ;;\nesac\n"
+        );
+        write_program(&codex, &text);
+        let mut command = stage.command(&[&["submit", "p"], args].concat());
+        let output = command.env("CODEX_MCP_CODEX_BIN", &codex).output();
+        CommandOutput::from(output.unwrap())
+    };
+    let logged_out = "echo 'Not logged in' >&2; exit 1";
+    let output = submit(&[], logged_out);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(stage.printed(&output.stdout).await.request.prompt, "p");
+    let login = format!("`{} login`", codex.display());
+    for words in ["hint: Codex has no login", &login, "codex-mcp jobs retry"] {
+        assert!(output.stderr.contains(words), "{}", output.stderr);
+    }
+    let output = submit(&["--json"], logged_out);
+    let told: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(told["status"], "queued");
+    assert!(output.stderr.contains(&login), "{}", output.stderr);
+
+    let provider = ["--config", "model_provider=own"];
+    for (args, login) in [
+        (&[][..], "echo 'Logged in using ChatGPT'"),
+        (&[], "echo 'a new release says something else'; exit 1"),
+        (&provider, logged_out),
+    ] {
+        let output = submit(args, login);
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{login}");
+    }
 }
 
 #[tokio::test]

@@ -164,6 +164,23 @@ async fn wait_fails_when_its_job_is_pruned() {
 }
 
 #[tokio::test]
+async fn log_of_a_job_that_failed_without_events_has_its_error() {
+    let stage = JobsFixture::new().await;
+    let id = stage.queued("p").await;
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Failed, report()).await;
+    for args in [&["logs"][..], &["logs", "--json"], &["logs", "--follow"]] {
+        let output = stage.run(&[args, &[short(&id)]].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{args:?}");
+        let show = format!("`codex-mcp jobs show {}`", short(&id));
+        for words in ["no events of this job", "the model is away", &show] {
+            let count = output.stderr.matches(words).count();
+            assert_eq!(count, 1, "{args:?}: {}", output.stderr);
+        }
+    }
+}
+
+#[tokio::test]
 async fn log_is_printed_in_words_or_as_raw_events() {
     let stage = JobsFixture::new().await;
     let id = stage.ended("p", Ending::Failed).await;
