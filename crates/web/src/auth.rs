@@ -157,10 +157,18 @@ impl AccessControl {
     }
 
     /// Counts a wrong secret.
-    pub(crate) fn wrong(&self, from: IpAddr) -> Refusal {
+    fn wrong(&self, from: IpAddr) -> Refusal {
         match lock(&self.throttle).wrong(from, Instant::now()) {
             Ok(()) => Refusal::WrongSecret,
             Err(Wait(wait)) => Refusal::TooManyTries(wait),
+        }
+    }
+
+    /// Counts a wrong code of a link.
+    fn wrong_link(&self, from: IpAddr) -> Refusal {
+        match self.wrong(from) {
+            Refusal::WrongSecret => Refusal::WrongLink,
+            refusal => refusal,
         }
     }
 
@@ -174,13 +182,13 @@ impl AccessControl {
         // A wrong code changes nothing, so it is rejected before the file is locked.
         let now = SystemTime::now();
         if self.credentials()?.find(Kind::Link, &code, now).is_none() {
-            return Err(self.wrong(from));
+            return Err(self.wrong_link(from));
         }
         let store = self.store.clone();
         let signing_in = off_runtime::run(move || store.sign_in(&code, browser_at(from)));
         let signed_in = signing_in.await;
         let signed_in = signed_in.map_err(|error| Refusal::Failed(error.to_string()))??;
-        let secret = signed_in.ok_or_else(|| self.wrong(from))?;
+        let secret = signed_in.ok_or_else(|| self.wrong_link(from))?;
         let life = BROWSER_LIFE.as_secs();
         let secret = secret.reveal();
         // The browser speaks TLS to a proxy before us, and must send the cookie over TLS only.

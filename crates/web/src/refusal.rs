@@ -37,6 +37,8 @@ pub(crate) enum Refusal {
     NotBearer,
     #[error("the token, link or cookie is not valid: it was revoked, used, or is too old")]
     WrongSecret,
+    #[error("the link is not valid: it was used or revoked, or is too old")]
+    WrongLink,
     #[error("too many wrong tries; wait {} s", .0.as_secs() + 1)]
     TooManyTries(Duration),
     #[error("this credential may look, but not decide")]
@@ -62,7 +64,9 @@ impl Refusal {
             Self::Authority(WrongAuthority::Origin) | Self::CrossSite | Self::MayOnlyLook => {
                 StatusCode::FORBIDDEN
             }
-            Self::NotSignedIn | Self::NotBearer | Self::WrongSecret => StatusCode::UNAUTHORIZED,
+            Self::NotSignedIn | Self::NotBearer | Self::WrongSecret | Self::WrongLink => {
+                StatusCode::UNAUTHORIZED
+            }
             Self::TooManyTries(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Missing(_) => StatusCode::NOT_FOUND,
@@ -94,7 +98,9 @@ impl Refusal {
         let words = self.to_string();
         let page = match self {
             Self::NotSignedIn => login::sign_in(None, None),
-            Self::WrongSecret | Self::TooManyTries(_) => login::sign_in(None, Some(&words)),
+            Self::WrongSecret | Self::WrongLink | Self::TooManyTries(_) => {
+                login::sign_in(None, Some(&words))
+            }
             _ => login::refused(self.title(), &words),
         };
         let page = Html(page.into_string());
@@ -103,7 +109,7 @@ impl Refusal {
 
     fn with_headers(&self, mut response: Response) -> Response {
         match self {
-            Self::NotSignedIn | Self::NotBearer | Self::WrongSecret => {
+            Self::NotSignedIn | Self::NotBearer | Self::WrongSecret | Self::WrongLink => {
                 let scheme = HeaderValue::from_static("Bearer");
                 response
                     .headers_mut()

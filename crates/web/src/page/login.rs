@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use super::layout;
 
 /// The page for a browser that is not signed in. With the code of a link, it offers a button to use
-/// the link, so that programs that only fetch the link do not use it up.
+/// the link, so that programs that only fetch the link do not use it up. The page is the same for
+/// each code: otherwise, somebody could try codes without the pause after wrong ones.
 pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
     let body = html! {
         h1 { "Sign in" }
@@ -16,6 +17,10 @@ pub(crate) fn sign_in(code: Option<&str>, refused: Option<&str>) -> Markup {
             form #sign-in method="post" action="/login" {
                 input type="hidden" name="code" value=(code);
                 p { "This link can be used once. It keeps this browser signed in for 30 days at most, and only until the server of the page ends." }
+                p {
+                    "It may have been used already, or be too old. Then type " code { "codex-mcp web link" }
+                    " on the machine where codex-mcp runs, and open the link that it prints."
+                }
                 button.primary { "Sign in" }
             }
         } @else {

@@ -112,15 +112,28 @@ async fn link_is_used_once_and_not_by_a_look_at_it() {
         .split_once(&format!(":{}", web.address.port()))
         .unwrap();
     // Programs that look at links do not use them up.
-    for _ in 0..2 {
+    let look = async || {
         let page = web.request("GET", path).send().await;
         assert_eq!(page.status, 200);
         assert_eq!(page.header("set-cookie"), None);
-    }
+        page.body
+    };
+    let page = look().await;
+    assert!(page.contains("may have been used already"), "{page}");
+    assert!(page.contains("codex-mcp web link"), "{page}");
+    assert_eq!(look().await, page);
     web.sign_in(&link).await;
+    // A look does not tell whether a code is valid.
+    assert_eq!(look().await, page);
     let (_, code) = path.split_once('=').unwrap();
     let again = web.request("POST", "/login").form(&[("code", code)]);
-    assert_eq!(status(&again).await, 401);
+    let again = again.header("accept", "text/html").send().await;
+    assert_eq!(again.status, 401, "{again:?}");
+    assert_eq!(again.header("www-authenticate"), Some("Bearer"));
+    assert!(again.body.contains("the link is not valid"), "{again:?}");
+    for other in ["token", "cookie"] {
+        assert!(!again.body.contains(other), "{other}: {again:?}");
+    }
     web.finish().await;
 }
 
