@@ -80,6 +80,9 @@ First steps:
 ///
 /// Lets any MCP client (Claude Code, Cursor, Claude Desktop, VS Code, Codex
 /// itself) hand coding tasks to Codex and get the result back.
+///
+/// Without a command, it shows the current state at a terminal, and serves like
+/// `codex-mcp serve` where stdin is no terminal.
 #[derive(Debug, Parser)]
 #[command(after_help = FIRST_STEPS)]
 #[command(version, max_term_width = 100)]

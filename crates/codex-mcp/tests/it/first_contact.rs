@@ -177,6 +177,18 @@ fn program_without_a_verb_serves_on_a_pipe() {
 }
 
 #[test]
+fn help_says_what_the_program_does_without_a_verb() {
+    let home = Home::new("");
+    let mut help = program(&home, &home.root().join("absent"));
+    let output = help.arg("--help").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let meaning = "shows the current state at a terminal, and serves like `codex-mcp serve`";
+    assert!(text.contains(meaning), "{text}");
+}
+
+#[test]
 fn program_without_a_verb_is_served_by_a_host() {
     let home = Home::new("");
     let absent = home.root().join("absent");
