@@ -58,7 +58,7 @@ mod wrong_state;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, CommandFactory, Parser, Subcommand};
 use common::output;
 
@@ -75,6 +75,18 @@ First steps:
   codex-mcp demo     see it work; no account is needed
   codex-mcp doctor   see whether your own Codex can work
   codex-mcp setup    add it to your MCP clients, such as Claude Code";
+
+/// Names that are no verbs, and seem to mean a list of the work.
+const LISTS: [&str; 4] = ["list", "runs", "sessions", "status"];
+
+/// The advice for these names.
+const LIST_TIP: &str = "`codex-mcp ps` lists work under way, `codex-mcp jobs list` ended jobs, too";
+
+/// The parameters of verbs that take a text for Codex.
+const TEXTS: [&str; 4] = ["task", "subject", "prompt", "words"];
+
+/// The advice for such a text of several arguments.
+const QUOTES_TIP: &str = "put the text for Codex in quotes: it is one argument";
 
 /// The MCP server for the OpenAI Codex CLI.
 ///
@@ -247,7 +259,7 @@ pub fn run() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return not_parsed(&error),
+        Err(error) => return not_parsed(error),
     };
     if let Err(error) = cli.global.apply() {
         complain("error", &error.to_string());
@@ -259,7 +271,7 @@ pub fn run() -> ExitCode {
         // As the npm package did, which clients start without arguments.
         None => match bare_serve() {
             Ok(args) => Verb::Serve(args),
-            Err(error) => return not_parsed(&error),
+            Err(error) => return not_parsed(error),
         },
     };
     match verb {
@@ -317,7 +329,7 @@ pub fn command_tree() -> Command {
 }
 
 /// Prints the error in the command line, or the help or version that the user wanted.
-fn not_parsed(error: &clap::Error) -> ExitCode {
+fn not_parsed(error: clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::DisplayVersion {
         return version();
     }
@@ -329,13 +341,16 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     {
         when.apply();
     }
-    let without_hidden = match error.kind() {
+    let mut error = match error.kind() {
         // The tips of this error would name hidden verbs.
-        ErrorKind::InvalidSubcommand => shown().try_get_matches().err(),
-        _ => None,
+        ErrorKind::InvalidSubcommand => shown().try_get_matches().err().unwrap_or(error),
+        _ => error,
     };
+    if let Some(read) = &read {
+        add_tip(&mut error, read);
+    }
     // If it cannot be written, the exit code reports the error.
-    let _ = output::command_line(without_hidden.as_ref().unwrap_or(error));
+    let _ = output::command_line(&error);
     match error.use_stderr() {
         false => ExitCode::SUCCESS,
         true => {
@@ -343,6 +358,47 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
             ExitCode::from(exit::usage_code(verb))
         }
     }
+}
+
+/// Adds a tip to errors for which clap has none, or a wrong one. `read` is the part of the command
+/// line that can be parsed.
+fn add_tip(error: &mut clap::Error, read: &ArgMatches) {
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand if is_list(error, read) => {
+            error.remove(ContextKind::SuggestedSubcommand);
+            LIST_TIP
+        }
+        ErrorKind::UnknownArgument if is_unquoted(error, read) => QUOTES_TIP,
+        _ => return,
+    };
+    let tips = ContextValue::StyledStrs(vec![tip.into()]);
+    error.insert(ContextKind::Suggested, tips);
+}
+
+/// Whether an unknown verb seems to mean a list of the work.
+fn is_list(error: &clap::Error, read: &ArgMatches) -> bool {
+    let may_be = matches!(read.subcommand_name(), None | Some("jobs"));
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) => may_be && LISTS.contains(&name.as_str()),
+        _ => false,
+    }
+}
+
+/// Whether an argument too many is probably the second word of a text for Codex.
+fn is_unquoted(error: &clap::Error, read: &ArgMatches) -> bool {
+    let is_word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => !word.starts_with('-'),
+        _ => false,
+    };
+    let program = Cli::command();
+    let (mut verb, mut read) = (&program, read);
+    while let Some((name, below)) = read.subcommand()
+        && let Some(named) = verb.find_subcommand(name)
+    {
+        (verb, read) = (named, below);
+    }
+    let mut texts = verb.get_positionals().map(|arg| arg.get_id().as_str());
+    is_word && texts.any(|name| TEXTS.contains(&name))
 }
 
 /// Prints the version, with the commit and how this copy was installed.

@@ -54,6 +54,55 @@ fn tip_for_a_mistyped_verb_names_no_hidden_verb() {
 }
 
 #[test]
+fn tip_for_a_name_that_is_no_verb_names_the_lists() {
+    let home = Home::new("");
+    for (args, code) in [
+        (&["list"][..], 2),
+        (&["runs"], 2),
+        (&["status"], 2),
+        (&["-q", "sessions"], 2),
+        (&["jobs", "status"], 3),
+    ] {
+        let said = say(&home, args, &[]);
+        assert_eq!(said.code, code, "{args:?}: {}", said.stderr);
+        for words in ["unrecognized subcommand", "codex-mcp ps", "jobs list"] {
+            assert!(said.stderr.contains(words), "{args:?}: {}", said.stderr);
+        }
+        assert!(!said.stderr.contains("similar"), "{}", said.stderr);
+    }
+    let said = say(&home, &["web", "list"], &[]);
+    assert!(!said.stderr.contains("codex-mcp ps"), "{}", said.stderr);
+}
+
+#[test]
+fn tip_for_a_text_without_quotes_names_the_quotes() {
+    let home = Home::new("");
+    let tip = |args: &[&str]| {
+        let said = say(&home, args, &[]);
+        assert_eq!(said.code, 3, "{args:?}: {}", said.stderr);
+        said.stderr
+            .contains("tip: put the text for Codex in quotes")
+    };
+    for verb in [
+        &["run", "--until", "commits=1"][..],
+        &["review"],
+        &["jobs", "submit"],
+        &["jobs", "resume", "0123abcd"],
+        &["jobs", "steer", "0123abcd"],
+        &["steer", "0123abcd"],
+    ] {
+        let args = [verb, &["fix", "the", "test"]].concat();
+        assert!(tip(&args), "{args:?}");
+    }
+    for args in [
+        &["run", "fix", "--no-such"][..],
+        &["jobs", "list", "the", "test"],
+    ] {
+        assert!(!tip(args), "{args:?}");
+    }
+}
+
+#[test]
 fn revoke_without_an_id_names_the_option_for_all() {
     let home = Home::new("");
     let said = say(&home, &["web", "revoke"], &[]);
