@@ -70,7 +70,8 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Args)]
 struct ServeArgs {
-    /// The address and port on which to listen. Port 0 selects a free port.
+    /// The address and port on which to listen. Port 0, as in 127.0.0.1:0, selects a free
+    /// port.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -250,6 +251,7 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
         true => output::answer(&format!("http://{}/", running.authority(&state)?))?,
         false => show_link(&state, &running, Scope::Decide)?,
     }
+    complain("hint", "the page is served until Ctrl-C");
     let authorities = Authorities::new(address, args.allow_host.clone());
     let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();

@@ -3,7 +3,10 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
 use testkit::Home;
+use testkit::process::signal;
+use testkit::wait::wait_for_blocking;
 
 use crate::output::CommandOutput;
 
@@ -111,6 +114,28 @@ fn revoke_without_an_id_names_the_option_for_all() {
     assert!(named, "{}", said.stderr);
     let said = say(&home, &["web", "revoke", "--all"], &[]);
     assert_eq!(said.code, 0, "{}", said.stderr);
+}
+
+#[test]
+fn web_says_that_ctrl_c_ends_it() {
+    let home = Home::new("");
+    let log = home.root().join("stderr");
+    let mut web = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["web", "--listen", "127.0.0.1:0"])
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    wait_for_blocking("the hint of the page", || {
+        let said = fs::read_to_string(&log).unwrap();
+        said.contains("until Ctrl-C").then_some(())
+    });
+    signal(web.id(), Signal::SIGINT);
+    assert_eq!(web.wait().unwrap().code(), Some(130));
 }
 
 #[test]
