@@ -154,7 +154,7 @@ impl<W: Write> Page<W> {
         self.optional_line("Thread", summary.session_id.as_deref())?;
         let by = [&job.request.agent_source, &job.request.submitted_by];
         let by: Vec<&str> = by.into_iter().flatten().map(String::as_str).collect();
-        self.optional_line("From", Some(by.join(", for ").as_str()))?;
+        self.optional_line("From", Some(by.join(", with the identity ").as_str()))?;
         match summary.owner.ownership {
             Ownership::Ours => Ok(()),
             Ownership::Others => self.line("Owner", &owner(&summary.owner)),

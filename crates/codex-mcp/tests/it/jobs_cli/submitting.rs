@@ -39,6 +39,9 @@ async fn job_is_submitted_with_the_defaults_of_the_shell() {
     );
     assert_eq!(request.agent_source.as_deref(), Some("codex-mcp jobs"));
     assert_eq!(request.submitted_by.as_deref(), Some("codex"));
+    let page = stage.stdout_of(&["show", job.summary.id.as_str()]);
+    let from = "From      codex-mcp jobs, with the identity codex\n";
+    assert!(page.contains(from), "{page}");
     let codex_home = stage.home.codex_home();
     assert_eq!(request.codex_home.as_deref(), codex_home.to_str());
     assert_eq!((&request.sandbox, request.retry), (&None, 0));
