@@ -150,6 +150,9 @@ pub(super) const SECTION_KEYS: [&str; 30] = [
     "roles",
 ];
 
+/// Those that are tables.
+const TABLES: [&str; 2] = ["prices", "roles"];
+
 /// The keys of [`SetPrice`].
 const PRICE_KEYS: [&str; 3] = ["input", "cached_input", "output"];
 
@@ -222,6 +225,7 @@ impl File {
         warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
         let whole: toml::Table = toml::from_str(text).unwrap_or_default();
         warn_of_mistyped_tables(path, &whole, warnings);
+        warn_of_settings_outside(path, &whole, warnings);
         warn_of_dropped_policies(path, &plain.plugins.codex_mcp, warnings);
         Ok(Self {
             path: path.to_owned(),
@@ -332,6 +336,30 @@ fn warn_of_mistyped_tables(path: &Path, whole: &toml::Table, warnings: &mut Vec<
     }
 }
 
+/// Warns about settings that stand at the top of the file instead of in our section. Other keys
+/// there belong to other programs.
+fn warn_of_settings_outside(path: &Path, whole: &toml::Table, warnings: &mut Vec<Warning>) {
+    for key in SECTION_KEYS.into_iter().chain(PRESET_KEYS) {
+        let Some(value) = whole.get(key) else {
+            continue;
+        };
+        let hint = match value.is_table() {
+            true if TABLES.contains(&key) => {
+                format!("Rename its tables to `[{SECTION}.{key}.NAME]`.")
+            }
+            true => continue,
+            false => "Move it below that line.".to_owned(),
+        };
+        warnings.push(Warning {
+            message: format!(
+                "{}: `{key}` stands outside of `[{SECTION}]`, and is not read",
+                path.display()
+            ),
+            hint,
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,6 +455,28 @@ mod tests {
         }
         let (_, warnings) = read("[plugins.gh-monitor]\nx = 1\n[core]\n").unwrap();
         assert_eq!(warnings, []);
+    }
+
+    #[test]
+    fn setting_outside_of_its_table_is_reported() {
+        let text = "notify = [\"desktop\"]\nsandbox = \"read-only\"\nother = 1\n\
+                    [roles.reviewer]\nsandbox = \"read-only\"\n[host]\nx = 1\n\
+                    [plugins.codex-mcp]\nmodel = \"m\"\n";
+        let (file, warnings) = read(text).unwrap();
+        assert_eq!(file.preset.sandbox, None);
+        let told = warnings.iter().map(|warning| {
+            let told = warning.to_string();
+            told.split_once(".atm.toml: ").unwrap().1.to_owned()
+        });
+        let outside = "stands outside of `[plugins.codex-mcp]`, and is not read.";
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                format!("`notify` {outside} Move it below that line."),
+                format!("`roles` {outside} Rename its tables to `[plugins.codex-mcp.roles.NAME]`."),
+                format!("`sandbox` {outside} Move it below that line."),
+            ]
+        );
     }
 
     #[test]
