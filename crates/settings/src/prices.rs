@@ -77,11 +77,17 @@ fn models(files: &[File]) -> Result<Option<Setting<BTreeMap<String, Price>>>, Co
 
 fn price(model: &str, set: &SetPrice) -> Result<Price, String> {
     let model = one_line(model, NAME_SHOWN);
-    let (Some(input), Some(output)) = (set.input, set.output) else {
-        return Err(format!(
-            "`{model}` needs `input` and `output`; quotes keep a name with a dot together, as in \
-             [{SECTION}.{PRICES}.\"gpt-5.2\"]"
-        ));
+    let (input, output) = match (set.input, set.output) {
+        (Some(input), Some(output)) => (input, output),
+        (Some(_), None) => return Err(format!("`{model}` needs `output` too")),
+        (None, Some(_)) => return Err(format!("`{model}` needs `input` too")),
+        // Probably the name had a dot, and its end is the name of a table in this one.
+        (None, None) => {
+            return Err(format!(
+                "`{model}` needs `input` and `output`; quotes keep a name with a dot together, as \
+                 in [{SECTION}.{PRICES}.\"gpt-5.2\"]"
+            ));
+        }
     };
     let cached_input = set.cached_input.unwrap_or(input);
     let in_range = |price: &f64| (0.0..=HIGHEST).contains(price);

@@ -358,7 +358,7 @@ async fn unusable_settings_are_reported() {
     report.assert_says(
         "settings",
         "problem",
-        "line 2, column 13: `codex_bin`: invalid type",
+        "line 2, column 13: `codex_bin`: it must be a text in quotes",
     );
     report.assert_says("git", "ok", "2.");
 }

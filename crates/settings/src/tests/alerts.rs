@@ -66,8 +66,16 @@ fn invalid_settings_of_alerts_are_refused() {
             "http:// is for a server on this machine",
         ),
         (
-            "notify_on = [\"starts\"]",
-            "expected one of `asks`, `stalls`, `ends`",
+            "notify = \"desktop\"",
+            "`notify`: it must be a list in brackets, as in [\"…\"]",
+        ),
+        (
+            "notify_on = [\"ends\", \"starts\"]",
+            "`notify_on`: it must be one of `asks`, `stalls`, `ends`",
+        ),
+        (
+            "stall_timeout_secs = 5m",
+            "`stall_timeout_secs`: a text needs quotes, and so does a time with a unit",
         ),
         ("stall_timeout_secs = 0", "it must be between 1s and 1day"),
     ] {

@@ -41,12 +41,20 @@ fn invalid_prices_are_refused() {
             "prices.m = { input = 1, output = 1, cached_input = -0.1 }",
             "must be between",
         ),
-        ("prices.m = { input = 1 }", "needs `input` and `output`"),
+        ("prices.m = { input = 1 }", "`m` needs `output` too"),
+        ("prices.m = { output = 1 }", "`m` needs `input` too"),
         (
             "prices.gpt-5.2 = { input = 1, output = 1 }",
             "`gpt-5` needs `input` and `output`; quotes keep",
         ),
-        ("prices.m = { input = \"1\" }", "line 2"),
+        (
+            "prices = 3",
+            "line 2, column 10: `prices`: it must be a table",
+        ),
+        (
+            "prices.m = { input = \"1\" }",
+            "`plugins.codex-mcp.prices.m.input`: it must be a number, without quotes",
+        ),
         ("currency = \"\"", "it must be a word of 1 to 8 characters"),
         ("currency = \"US Dollar\"", "it must be a word"),
         ("currency = \"a b\"", "it must be a word"),
@@ -55,6 +63,7 @@ fn invalid_prices_are_refused() {
         let world = World::new().user(&format!("[plugins.codex-mcp]\n{line}\n"));
         let error = world.load(Flags::default()).unwrap_err().to_string();
         assert!(error.contains(why), "{line}: {error}");
+        assert_eq!(error.contains("quotes keep"), line.contains("gpt-5.2"));
     }
 }
 

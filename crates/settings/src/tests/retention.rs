@@ -42,6 +42,12 @@ fn retention_out_of_range_is_refused() {
             error.starts_with(key) && error.contains("must be"),
             "{error}"
         );
+        let is_time = key.starts_with("keep_");
+        assert_eq!(
+            error.ends_with("between 1m and 100years"),
+            is_time,
+            "{error}"
+        );
     }
 }
 
