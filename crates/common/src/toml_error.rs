@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::text::one_line;
 
@@ -18,6 +19,9 @@ pub struct TomlError {
     pub line: usize,
     /// The column, counted from 1 in characters.
     pub column: usize,
+    /// The keys from the top of the document to the value, joined by dots; `None` if the text is
+    /// not TOML at all.
+    pub keys: Option<String>,
     /// The key, if one is known, and the error without the value.
     pub message: String,
 }
@@ -40,7 +44,35 @@ impl Error for TomlError {}
 ///
 /// [`TomlError`].
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
-    toml::from_str(text).map_err(|error| located(text, &error))
+    parse_without(text, &[], &[])
+}
+
+/// Parses a TOML document as if the keys `left_out` were not in one of its tables. `table` has the
+/// keys from the top of the document to that table.
+///
+/// # Errors
+///
+/// [`TomlError`].
+pub fn parse_without<T: DeserializeOwned>(
+    text: &str,
+    table: &[&str],
+    left_out: &[&str],
+) -> Result<T, TomlError> {
+    let in_document = |error: toml::de::Error| located(text, &error);
+    let mut document = DeTable::parse(text).map_err(in_document)?;
+    let mut found = Some(document.get_mut());
+    for key in table {
+        found = found.and_then(|table| match table.get_mut(*key)?.get_mut() {
+            DeValue::Table(table) => Some(table),
+            _ => None,
+        });
+    }
+    if let Some(table) = found {
+        for key in left_out {
+            table.remove(*key);
+        }
+    }
+    T::deserialize(Deserializer::from(document)).map_err(in_document)
 }
 
 fn located(text: &str, error: &toml::de::Error) -> TomlError {
@@ -49,10 +81,9 @@ fn located(text: &str, error: &toml::de::Error) -> TomlError {
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let in_line = before.get(line_start..).unwrap_or_default();
     let message = in_plain_words(error.message());
-    let key = key(in_line).map(str::to_owned).or_else(|| {
-        let keys = keys(error)?;
-        Some(one_line(&keys, LONGEST_KEYS))
-    });
+    let keys = keys(error);
+    let key = key(in_line).map(str::to_owned);
+    let key = key.or_else(|| Some(one_line(keys.as_deref()?, LONGEST_KEYS)));
     TomlError {
         line: before.matches('\n').count() + 1,
         column: in_line.chars().count() + 1,
@@ -60,6 +91,7 @@ fn located(text: &str, error: &toml::de::Error) -> TomlError {
             Some(key) => format!("`{key}`: {message}"),
             None => message,
         },
+        keys,
     }
 }
 
@@ -74,8 +106,7 @@ fn key(before: &str) -> Option<&str> {
     (is_key && is_alone).then_some(key)
 }
 
-/// The keys from the top of the document to the value, joined by dots; `None` if the text is not
-/// TOML at all.
+/// The keys from the top of the document to the value.
 fn keys(error: &toml::de::Error) -> Option<String> {
     let mut error = error.clone();
     // An error that knows its text shows the line instead.
@@ -227,6 +258,29 @@ mod tests {
             "line 1, column 9: `token`: a text needs quotes, and so does a time with a unit, as in \
              \"90s\""
         );
+    }
+
+    #[test]
+    fn key_that_is_left_out_is_not_parsed() {
+        type Tables = BTreeMap<String, BTreeMap<String, BTreeMap<String, bool>>>;
+        let text = "[a.b]\nwrong = \"x\"\nother = 1\nright = true\n[c.b]\nwrong = true\n";
+        let parse = |left_out: &[&str]| parse_without::<Tables>(text, &["a", "b"], left_out);
+        assert_eq!(
+            parse(&["wrong"]).unwrap_err().to_string(),
+            "line 3, column 9: `other`: it must be true or false"
+        );
+        let keys = |left_out: &[&str]| parse(left_out).unwrap_err().keys;
+        assert_eq!(keys(&["wrong"]).as_deref(), Some("a.b.other"));
+        assert_eq!(keys(&["other"]).as_deref(), Some("a.b.wrong"));
+        let tables = parse(&["wrong", "other"]).unwrap();
+        let kept = |of: &str, key: &str| {
+            let inner = BTreeMap::from([(key.to_owned(), true)]);
+            (of.to_owned(), BTreeMap::from([("b".to_owned(), inner)]))
+        };
+        let expected = Tables::from([kept("a", "right"), kept("c", "wrong")]);
+        assert_eq!(tables, expected);
+        let error = super::parse::<toml::Table>("a = = 3\n").unwrap_err();
+        assert_eq!(error.keys, None);
     }
 
     #[test]

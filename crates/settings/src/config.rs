@@ -99,23 +99,33 @@ pub fn load(flags: Flags) -> Result<Config, ConfigError> {
 ///
 /// [`ConfigError`] when a file is unreadable, or a value is invalid.
 pub fn load_in(directory: &Path, flags: Flags) -> Result<Config, ConfigError> {
+    load_without(directory, flags, &[])
+}
+
+/// Loads the settings for a directory as if the keys `left_out` were not in our section of the
+/// files.
+pub(super) fn load_without(
+    directory: &Path,
+    flags: Flags,
+    left_out: &[&str],
+) -> Result<Config, ConfigError> {
     let lookup = Lookup {
         here: directory,
         variables: &|name| env::var_os(name),
     };
-    let mut config = lookup.load(flags)?;
+    let mut config = lookup.load(flags, left_out)?;
     let names = env::vars_os().map(|(name, _)| name);
     config.warnings.extend(variables::unknown(names));
     Ok(config)
 }
 
 impl Lookup<'_> {
-    pub(super) fn load(&self, flags: Flags) -> Result<Config, ConfigError> {
+    pub(super) fn load(&self, flags: Flags, left_out: &[&str]) -> Result<Config, ConfigError> {
         let codex_home = self.codex_home();
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
         let given_role = self.flag_or_variable(ROLE, flags.role.clone())?;
-        let (files, narrowing) = self.files(&codex_home, &mut warnings)?;
+        let (files, narrowing) = self.files(&codex_home, left_out, &mut warnings)?;
         let eyes = self.eyes(&flags, &files)?;
         let bounds = self.bounds(&flags, &files, &mut warnings)?;
         let set_role = || in_section(&files, |file| file.section.role.clone());
@@ -173,10 +183,11 @@ impl Lookup<'_> {
     fn files(
         &self,
         codex_home: &Path,
+        left_out: &[&str],
         warnings: &mut Vec<Warning>,
     ) -> Result<(Vec<File>, Option<Narrowing>), ConfigError> {
-        let user = File::of_user(&self.user_file(), warnings)?;
-        let found = self.repository_file(codex_home, user.as_ref(), warnings)?;
+        let user = File::of_user(&self.user_file(), left_out, warnings)?;
+        let found = self.repository_file(codex_home, user.as_ref(), left_out, warnings)?;
         let (repository, narrowing) = match found {
             None => (None, None),
             Some(RepositoryFile::Trusted(file)) => (Some(file), None),

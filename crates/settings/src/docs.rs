@@ -276,7 +276,7 @@ fn defaults() -> Value {
         here,
         variables: &variables,
     };
-    as_json(&lookup.load(Flags::default()).unwrap())
+    as_json(&lookup.load(Flags::default(), &[]).unwrap())
 }
 
 fn default(key: &str, defaults: &Value) -> String {

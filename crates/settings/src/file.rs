@@ -24,6 +24,9 @@ use crate::store_location::Location;
 /// The table of our settings.
 pub(super) const SECTION: &str = "plugins.codex-mcp";
 
+/// The same, key by key.
+const SECTION_PATH: [&str; 2] = ["plugins", "codex-mcp"];
+
 /// The table of the `atm` program.
 pub(super) const CORE: &str = "core";
 
@@ -189,23 +192,25 @@ struct Plugins<T> {
 }
 
 impl File {
-    /// Reads the user's file, if it exists.
+    /// Reads the user's file, if it exists, without the keys `left_out` of our section.
     ///
     /// # Errors
     ///
     /// When it cannot be read, or is malformed.
     pub(super) fn of_user(
         path: &Path,
+        left_out: &[&str],
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<Self>, ConfigError> {
         match untrusted_file::read_text(path, LONGEST, Links::Followed) {
-            Ok(text) => Self::parse(path, &text, Scope::User, warnings).map(Some),
+            Ok(text) => Self::parse(path, &text, Scope::User, left_out, warnings).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Parses the text of a file. An unknown key of our section becomes a warning.
+    /// Parses the text of a file, without the keys `left_out` of our section. An unknown key there
+    /// becomes a warning.
     ///
     /// # Errors
     ///
@@ -214,14 +219,15 @@ impl File {
         path: &Path,
         text: &str,
         scope: Scope,
+        left_out: &[&str],
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, ConfigError> {
         let Document {
             core,
             plugins: Plugins { codex_mcp: section },
-        } = parse(path, text)?;
-        let preset: Document<Preset> = parse(path, text)?;
-        let plain: Document<toml::Table> = parse(path, text)?;
+        } = parse(path, text, left_out)?;
+        let preset: Document<Preset> = parse(path, text, left_out)?;
+        let plain: Document<toml::Table> = parse(path, text, left_out)?;
         warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
         let whole: toml::Table = toml::from_str(text).unwrap_or_default();
         warn_of_mistyped_tables(path, &whole, warnings);
@@ -251,8 +257,10 @@ impl File {
 fn parse<T: DeserializeOwned + Default>(
     path: &Path,
     text: &str,
+    left_out: &[&str],
 ) -> Result<Document<T>, ConfigError> {
-    toml_error::parse(text).map_err(|error| ConfigError::Malformed {
+    let parsed = toml_error::parse_without(text, &SECTION_PATH, left_out);
+    parsed.map_err(|error| ConfigError::Malformed {
         path: path.to_owned(),
         error,
     })
@@ -369,7 +377,7 @@ mod tests {
         let path = directory.path().join(".atm.toml");
         std::fs::write(&path, text).unwrap();
         let mut warnings = Vec::new();
-        let file = File::of_user(&path, &mut warnings)?;
+        let file = File::of_user(&path, &[], &mut warnings)?;
         Ok((file.unwrap(), warnings))
     }
 

@@ -55,6 +55,7 @@ mod key;
 mod lookup;
 #[doc(hidden)]
 pub mod parsers;
+mod partial;
 mod policy;
 mod presets;
 mod prices;
@@ -78,6 +79,7 @@ pub use eyes::EyesSettings;
 pub use flags::Flags;
 pub use jobs::{CONCURRENCY, DEFAULT_SANDBOX, JobSettings};
 pub use lookup::{atm_home, codex_home, user_file};
+pub use partial::{PartialConfig, load_partial};
 pub use policy::{PolicyName, REPLACED};
 pub use prices::PriceSettings;
 pub use repository::key_without_effect;

@@ -15,7 +15,7 @@ use crate::source::Warning;
 pub fn file(path: &Path, text: &str) -> Result<Vec<Warning>, ConfigError> {
     let mut warnings = Vec::new();
     for scope in [Scope::Repository, Scope::User] {
-        File::parse(path, text, scope, &mut warnings)?;
+        File::parse(path, text, scope, &[], &mut warnings)?;
     }
     Ok(warnings)
 }

@@ -93,11 +93,13 @@ pub(super) struct Narrowing {
 }
 
 impl Lookup<'_> {
-    /// The nearest usable file, from the working directory up to the top of the repository.
+    /// The nearest usable file, from the working directory up to the top of the repository. That of
+    /// a trusted repository is read without the keys `left_out` of our section.
     pub(super) fn repository_file(
         &self,
         codex_home: &Path,
         user: Option<&File>,
+        left_out: &[&str],
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<RepositoryFile>, ConfigError> {
         let Ok(here) = self.here.canonicalize() else {
@@ -113,8 +115,10 @@ impl Lookup<'_> {
                 Ok(Some(text)) => {
                     let asked = asked()?;
                     return match asked.trust {
-                        Trust::Trusted => File::parse(&path, &text, Scope::Repository, warnings)
-                            .map(|file| Some(RepositoryFile::Trusted(file))),
+                        Trust::Trusted => {
+                            File::parse(&path, &text, Scope::Repository, left_out, warnings)
+                                .map(|file| Some(RepositoryFile::Trusted(file)))
+                        }
                         Trust::Untrusted => {
                             Ok(narrowed(&path, &text, user, asked.changes, warnings))
                         }
@@ -175,7 +179,7 @@ fn narrowed(
     warnings: &mut Vec<Warning>,
 ) -> Option<RepositoryFile> {
     let mut unknown = Vec::new();
-    let mut file = match File::parse(path, text, Scope::Repository, &mut unknown) {
+    let mut file = match File::parse(path, text, Scope::Repository, &[], &mut unknown) {
         Ok(file) => {
             // A stranger may have written the file, and the model sees the warnings too.
             unknown.truncate(UNKNOWN_TOLD);

@@ -21,7 +21,7 @@ use super::exit::INTERRUPTED;
 use super::jobs;
 use super::runtime::{self, unless_interrupted};
 use super::serve::HostEndpointError;
-use super::stored::{complain, configuration};
+use super::stored::{complain, partial_configuration};
 use super::table::{self, Cell, Cut, shown_directory};
 use super::work_list::{self, ASKING, Work, unfinished_jobs};
 
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn list(args: &Args) -> Result<ExitCode, Failure> {
-    let config = configuration::<Failure>()?;
+    let config = partial_configuration::<Failure>()?;
     let jobs = OnceCell::new();
     runtime::block_on(async {
         if !args.watch {

@@ -10,7 +10,7 @@ use agent_team::registry::{Mode, RegistryError};
 use common::output::{self, Verbosity};
 use job_queue::thread_ids::ThreadPrefixError;
 use safe_files::state_file::FileError;
-use settings::{Config, ConfigError, Flags, JobSettings};
+use settings::{Config, ConfigError, Flags, JobSettings, PartialConfig};
 
 /// Why the records cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,39 @@ pub(super) fn configuration<E>() -> Result<Config, E>
 where
     E: From<ConfigError> + From<ClaimError>,
 {
-    let config = settings::load(Flags::default())?;
+    with_state(settings::load(Flags::default())?)
+}
+
+/// Loads the settings for a verb that starts no work, and prints their warnings. Wrong values on
+/// which only new work depends are left out, with a warning.
+///
+/// # Errors
+///
+/// If others are wrong, or no home directory is known.
+pub(super) fn partial_configuration<E>() -> Result<Config, E>
+where
+    E: From<ConfigError> + From<ClaimError>,
+{
+    with_state(load_partial(&Flags::default())?)
+}
+
+/// Loads the settings for a verb that starts no work, and prints a warning for each wrong value that
+/// is left out.
+///
+/// # Errors
+///
+/// If a value is wrong that cannot be left out.
+pub(super) fn load_partial(flags: &Flags) -> Result<Config, ConfigError> {
+    let PartialConfig { config, wrong } = settings::load_partial(flags)?;
+    for error in wrong {
+        let left_out = "This setting is left out here, and no new work starts until it is right.";
+        complain("warning", &format!("{error}. {left_out}"));
+    }
+    Ok(config)
+}
+
+/// Prints the warnings of settings whose state directory is known.
+fn with_state<E: From<ClaimError>>(config: Config) -> Result<Config, E> {
     for warning in &config.warnings {
         complain("warning", &warning.to_string());
     }

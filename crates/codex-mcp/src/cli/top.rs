@@ -11,7 +11,7 @@ use settings::ConfigError;
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
 use super::shutdown::{self, Shutdown};
-use super::stored::{complain, configuration};
+use super::stored::{complain, partial_configuration};
 use super::{log, runtime, work_board};
 
 const MEANING: &str = "\
@@ -60,7 +60,8 @@ fn show() -> Result<ExitCode, Failure> {
     if !output::stderr_is_terminal() {
         log::start_quietly();
     }
-    let config = configuration::<Failure>()?;
+    // What the view starts reads the settings again.
+    let config = partial_configuration::<Failure>()?;
     let board = Arc::new(work_board::of(&config, &serve::state()?));
     let has_colours = output::stdout_colours() == Colours::On;
     let showing = async {

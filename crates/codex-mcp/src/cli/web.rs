@@ -26,7 +26,7 @@ use web::{CredentialStore, Listener, StoreError};
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
 use super::shutdown::{self, Shutdown};
-use super::stored::{complain, configuration};
+use super::stored::{complain, configuration, partial_configuration};
 use super::table::{self, Cell};
 use super::{log, runtime, work_board};
 
@@ -325,7 +325,7 @@ fn taken_lock(state: &Path) -> Result<File, Failure> {
 fn link(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let state = serve::state()?;
     if !is_running(&state)? {
-        let config = configuration::<Failure>()?;
+        let config = partial_configuration::<Failure>()?;
         return Err(match config.http {
             Some(_) => Failure::NotStarted,
             None => Failure::NotRunning,

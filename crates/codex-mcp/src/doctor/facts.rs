@@ -40,6 +40,8 @@ pub struct CodexSetup {
     pub program: Result<Codex, NoCodex>,
     /// Its home directory.
     pub home: Home,
+    /// The errors in settings of ours with which Codex can be checked all the same.
+    pub wrong: Vec<ConfigError>,
     /// The settings of ours that were ignored.
     pub warnings: Vec<Warning>,
     /// The files that the repository around the working directory brings.

@@ -364,6 +364,20 @@ async fn unusable_settings_are_reported() {
 }
 
 #[tokio::test]
+async fn codex_is_checked_though_a_setting_is_wrong() {
+    let home = Home::new(LOCAL);
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let settings = "[plugins.codex-mcp]\nnotify = \"desktop\"\n";
+    fs::write(directory.join("config.toml"), settings).unwrap();
+    let report = Doctor::real(&home, codex::newest()).report(&[]);
+    assert_eq!(report.with("problem"), ["settings"]);
+    let words = "line 2, column 10: `notify`: it must be a list in brackets";
+    report.assert_says("settings", "problem", words);
+    report.assert_says("app-server", "ok", "");
+}
+
+#[tokio::test]
 async fn missing_team_is_reported() {
     let home = Home::new(LOCAL);
     let report = || {

@@ -34,6 +34,14 @@ fn say(home: &Home, args: &[&str]) -> CommandOutput {
     run(home, args).into()
 }
 
+/// Writes the user's settings of codex-mcp.
+fn set(home: &Home, lines: &str) {
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let text = format!("[plugins.codex-mcp]\n{lines}\n");
+    fs::write(directory.join("config.toml"), text).unwrap();
+}
+
 /// The names of the threads in the output of `threads --json`.
 fn threads(home: &Home, args: &[&str]) -> Vec<String> {
     let said = say(home, &[&["threads", "--json"], args].concat());
@@ -69,6 +77,40 @@ fn humantime(at: SystemTime) -> String {
 fn directory(home: &Home, identity: &str) -> PathBuf {
     let sessions = home.atm_home().join(".config/atm/codex-sessions");
     sessions.join(identity)
+}
+
+#[test]
+fn wrong_setting_does_not_hide_work_and_starts_none() {
+    let home = Home::new("");
+    set(&home, "notify = \"desktop\"");
+    let wrong = "config.toml: line 2, column 10: `notify`: it must be a list";
+    let said = say(&home, &["ps"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stderr.starts_with("warning: "), "{said:?}");
+    assert!(said.stderr.contains(wrong), "{said:?}");
+    let said = say(&home, &["web", "link"]);
+    assert!(
+        said.stderr.contains("the endpoint does not run"),
+        "{said:?}"
+    );
+    for verb in [
+        &["jobs", "submit", "x"][..],
+        &["jobs", "retry", "0123abcd"],
+        &["run", "--until", "commits=1", "x"],
+        &["review"],
+    ] {
+        let said = say(&home, verb);
+        assert_eq!(said.code, 3, "{verb:?}: {said:?}");
+        let error = said.stderr.lines().find(|line| line.starts_with("error: "));
+        assert!(error.unwrap().contains(wrong), "{verb:?}: {said:?}");
+    }
+    // Without it, more work could be shown, or another store.
+    for line in ["max_sandbox = \"none\"", "store = 7"] {
+        set(&home, &format!("notify = \"desktop\"\n{line}"));
+        let said = say(&home, &["ps"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.stderr.contains("error: "), "{said:?}");
+    }
 }
 
 #[test]

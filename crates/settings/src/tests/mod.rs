@@ -3,6 +3,7 @@ mod bound_settings;
 mod config;
 mod jobs;
 mod lookup;
+mod partial;
 mod prices;
 mod repository;
 mod retention;
@@ -20,6 +21,7 @@ use crate::config::Config;
 use crate::error::ConfigError;
 use crate::flags::Flags;
 use crate::lookup::Lookup;
+use crate::partial::{PartialConfig, without_wrong_values};
 
 /// A home, a repository in it, and variables.
 struct World {
@@ -83,6 +85,15 @@ impl World {
     }
 
     fn load(&self, flags: Flags) -> Result<Config, ConfigError> {
+        self.load_without(flags, &[])
+    }
+
+    /// Loads the settings without the values that are wrong and not needed to look.
+    fn load_partial(&self) -> Result<PartialConfig, ConfigError> {
+        without_wrong_values(|left_out| self.load_without(Flags::default(), left_out))
+    }
+
+    fn load_without(&self, flags: Flags, left_out: &[&str]) -> Result<Config, ConfigError> {
         if self.is_trusted {
             let list = self.path("home/.config/codex-mcp/trust.toml");
             TrustedDirectories::add(&list, &self.here(), &self.path("repo")).unwrap();
@@ -91,7 +102,7 @@ impl World {
             here: &self.here(),
             variables: &|name| self.variables.get(name).cloned(),
         };
-        lookup.load(flags)
+        lookup.load(flags, left_out)
     }
 }
 

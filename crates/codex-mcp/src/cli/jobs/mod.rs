@@ -31,7 +31,7 @@ use settings::{Config, Flags};
 
 use super::job_service::job_service;
 use super::runtime;
-use super::stored::complain;
+use super::stored::{complain, load_partial};
 pub(in crate::cli) use failure::Failure;
 use failure::exit;
 
@@ -120,6 +120,11 @@ fn act(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 impl Verb {
+    /// Whether the verb submits a job, which all settings concern.
+    fn submits(&self) -> bool {
+        matches!(self, Self::Submit(_) | Self::Resume(_) | Self::Retry(_))
+    }
+
     async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
         match self {
             Self::Submit(args) => args.act(&config).await,
@@ -140,10 +145,14 @@ impl Verb {
 }
 
 fn load(args: &Args) -> Result<Config, Failure> {
-    let config = settings::load(Flags {
+    let flags = Flags {
         store: args.store.clone(),
         ..Flags::default()
-    })?;
+    };
+    let config = match args.verb.submits() {
+        true => settings::load(flags)?,
+        false => load_partial(&flags)?,
+    };
     for warning in &config.warnings {
         complain("warning", &warning.to_string());
     }

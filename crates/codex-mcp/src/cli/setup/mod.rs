@@ -22,6 +22,7 @@ use common::output;
 use mcp_server::{Api, Group};
 use safe_files::state_directory::state_directory;
 use safe_files::state_file;
+use settings::Flags;
 
 use self::apply::Applied;
 use self::change::{Action, Change, Request};
@@ -190,6 +191,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn set_up(args: &Args) -> Result<bool, Failure> {
     if args.json && !args.yes && !args.dry_run {
         return Err(Failure::JsonAsks);
+    }
+    if !args.remove
+        && let Err(error) = settings::load(Flags::default())
+    {
+        let remedy = "The server does not start with these settings; correct them first.";
+        complain("warning", &format!("{error}. {remedy}"));
     }
     let request = request(args)?;
     let clients = match args.clients.is_empty() {

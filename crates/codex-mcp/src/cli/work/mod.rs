@@ -24,7 +24,7 @@ use super::jobs::{self, LogForm};
 use super::prompt::{self, PromptError};
 use super::runtime;
 use super::serve::HostEndpointError;
-use super::stored::{complain, configuration};
+use super::stored::{complain, partial_configuration};
 use super::table::within_terminal;
 use super::wrong_state::{Verb, WrongState};
 use session::HostedSession;
@@ -354,7 +354,7 @@ fn act(acting: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
 
 /// The job service of the configured store.
 fn service() -> Result<Jobs, Failure> {
-    Ok(jobs::service(&configuration::<Failure>()?))
+    Ok(jobs::service(&partial_configuration::<Failure>()?))
 }
 
 #[cfg(test)]

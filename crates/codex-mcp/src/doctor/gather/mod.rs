@@ -15,7 +15,7 @@ use codex_config::trust::directory_trust;
 use codex_engine::binary::NoCodex;
 use git_probe::private;
 use safe_files::off_runtime;
-use settings::{Config, ConfigError, Flags, key_without_effect};
+use settings::{Config, ConfigError, Flags, PartialConfig, key_without_effect};
 use supervise::short_lived::run;
 use supervise::spawn::Program;
 
@@ -30,7 +30,7 @@ use codex::BriefCodex;
 /// Must run on a runtime as the engine needs it, see
 /// [`spawn`](supervise::spawn).
 pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
-    let config = settings::load(Flags {
+    let config = settings::load_partial(&Flags {
         codex_bin,
         ..Flags::default()
     });
@@ -62,10 +62,10 @@ pub(super) async fn look_briefly(
 }
 
 async fn setup(
-    config: Result<Config, ConfigError>,
+    config: Result<PartialConfig, ConfigError>,
     limit: Duration,
 ) -> Result<CodexSetup, ConfigError> {
-    let mut config = config?;
+    let PartialConfig { mut config, wrong } = config?;
     let mut warnings = std::mem::take(&mut config.warnings);
     warnings.extend(notifiers::check(&config).await);
     warnings.extend(team::check(&config).await);
@@ -79,6 +79,7 @@ async fn setup(
     Ok(CodexSetup {
         program,
         home,
+        wrong,
         warnings,
         repository,
     })

@@ -79,7 +79,7 @@ fn state_directory(state: &Result<Option<PathBuf>, WritableState>) -> Finding {
     finding.with_value(path.to_string_lossy())
 }
 
-fn without_settings(error: &ConfigError) -> Vec<Finding> {
+fn wrong_settings(error: &ConfigError) -> Finding {
     let hint = match error {
         ConfigError::Invalid {
             from: Source::Variable(name),
@@ -93,7 +93,10 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
             .to_owned(),
     };
     let message = words::lines(&error.to_string());
-    let problem = Finding::problem(Check::Settings, message, hint);
+    Finding::problem(Check::Settings, message, hint)
+}
+
+fn without_settings(error: &ConfigError) -> Vec<Finding> {
     let others = [
         Check::Codex,
         Check::Version,
@@ -106,14 +109,17 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
         Check::Sandbox,
     ];
     let others = others.map(|check| Finding::not_checked(check, "the settings cannot be used"));
-    [problem].into_iter().chain(others).collect()
+    std::iter::once(wrong_settings(error))
+        .chain(others)
+        .collect()
 }
 
 fn setup_findings(setup: &CodexSetup) -> Vec<Finding> {
     let warnings = setup.warnings.iter();
-    let mut findings: Vec<Finding> = warnings
-        .map(|Warning { message, hint }| Finding::warning(Check::Settings, message, hint.as_str()))
-        .collect();
+    let warnings = warnings
+        .map(|Warning { message, hint }| Finding::warning(Check::Settings, message, hint.as_str()));
+    let wrong = setup.wrong.iter().map(wrong_settings);
+    let mut findings: Vec<Finding> = wrong.chain(warnings).collect();
     if findings.is_empty() {
         findings.push(Finding::ok(Check::Settings, "fine"));
     }

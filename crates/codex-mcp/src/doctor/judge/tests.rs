@@ -70,6 +70,7 @@ fn healthy() -> Facts {
         },
         codex: Ok(CodexSetup {
             program: Ok(codex),
+            wrong: Vec::new(),
             warnings: Vec::new(),
             repository: None,
             home: Home {
@@ -213,6 +214,15 @@ fn broken_own_settings_are_a_problem() {
         ..healthy()
     };
     insta::assert_snapshot!(text(&facts));
+}
+
+#[test]
+fn codex_is_checked_though_a_setting_is_wrong() {
+    let facts = facts(|setup| setup.wrong.push(broken_settings()));
+    let words = "cannot read .atm.toml";
+    assert_finding(&facts, Check::Settings, Status::Problem, words);
+    assert_finding(&facts, Check::AppServer, Status::Ok, "");
+    assert!(!judge(&facts).works());
 }
 
 #[test]

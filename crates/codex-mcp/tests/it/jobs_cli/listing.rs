@@ -23,6 +23,26 @@ async fn empty_store_is_reported_by_list_and_prune() {
 }
 
 #[tokio::test]
+async fn jobs_are_shown_and_cancelled_though_a_setting_is_wrong() {
+    let stage = JobsFixture::new().await;
+    let job = stage.queued("first").await;
+    let directory = stage.home.atm_home().join(".config/atm");
+    std::fs::create_dir_all(&directory).unwrap();
+    let text = "[plugins.codex-mcp]\nnotify_on = [\"starts\"]\n";
+    std::fs::write(directory.join("config.toml"), text).unwrap();
+    for verb in ["list", "show", "cancel"] {
+        let args = match verb {
+            "list" => vec![verb],
+            _ => vec![verb, job.as_str()],
+        };
+        let said = stage.run(&args);
+        assert_eq!(said.code, 0, "{verb}: {}", said.stderr);
+        assert!(said.stderr.contains("`notify_on`: it must be one of"));
+        assert!(said.stdout.contains(short(&job)), "{verb}");
+    }
+}
+
+#[tokio::test]
 async fn jobs_are_listed_newest_first_and_can_be_filtered() {
     let stage = JobsFixture::new().await;
     let failed = stage.ended("first", Ending::Failed).await;

@@ -42,6 +42,24 @@ fn nobody_to_ask_is_an_error_and_nothing_is_written() {
 }
 
 #[test]
+fn settings_with_which_the_server_does_not_start_are_reported() {
+    let home = Home::new("");
+    let setup = Setup::on_the_newest(&home);
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let settings = "[plugins.codex-mcp]\nnotify = \"desktop\"\n";
+    fs::write(directory.join("config.toml"), settings).unwrap();
+    let said = setup.run(&["cursor", "--dry-run"]);
+    let words = "`notify`: it must be a list in brackets";
+    assert!(said.stderr.contains(words), "{said:?}");
+    assert!(
+        said.stderr
+            .contains("The server does not start with these settings"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn one_broken_file_does_not_keep_the_others_from_being_set_up() {
     let home = Home::new("");
     let setup = Setup::on_the_newest(&home);

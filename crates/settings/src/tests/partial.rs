@@ -1,0 +1,81 @@
+use super::World;
+use crate::file::{PRESET_KEYS, SECTION_KEYS};
+use crate::flags::Flags;
+use crate::partial::DISPENSABLE;
+use crate::source::Source;
+use crate::store_location::Location;
+
+#[test]
+fn wrong_values_that_only_new_work_needs_are_left_out() {
+    let text = "[plugins.codex-mcp]\nnotify = \"desktop\"\nnotify_on = [\"starts\"]\n\
+                keep_jobs_secs = 1\nsandbox = \"none\"\nstore = \"/srv/jobs.db\"\n\
+                identity = \"arch\"\nmax_sandbox = \"read-only\"\nmodel = \"m\"\n\
+                [plugins.codex-mcp.prices.m]\ninput = 1\n";
+    let world = World::new().user(text);
+    assert!(world.load(Flags::default()).is_err());
+    let partial = world.load_partial().unwrap();
+    let wrong: Vec<String> = partial.wrong.iter().map(ToString::to_string).collect();
+    for key in ["notify", "notify_on", "keep_jobs_secs", "sandbox", "prices"] {
+        let told = |line: &String| {
+            let in_file = line.contains(&format!("`{key}`: "));
+            in_file || line.starts_with(&format!("{key} ("))
+        };
+        assert!(wrong.iter().any(told), "{key}: {wrong:?}");
+    }
+    assert_eq!(wrong.len(), 5, "{wrong:?}");
+    let config = partial.config;
+    assert!(config.alerts.notify.is_none());
+    assert_eq!(config.threads.sandbox, None);
+    assert_eq!(config.retention.jobs.source, Source::Default);
+    // What is right counts.
+    assert_eq!(config.identity.value.as_str(), "arch");
+    assert_eq!(config.threads.model.unwrap().value, "m");
+    assert!(config.bounds.max_sandbox.is_some());
+    let Location::Sqlite(store) = config.jobs.store.value else {
+        panic!("the store is a file");
+    };
+    assert_eq!(store.to_str(), Some("/srv/jobs.db"));
+}
+
+#[test]
+fn wrong_value_that_locates_or_bounds_work_is_never_left_out() {
+    for line in [
+        "codex_bin = 7",
+        "identity = \"../x\"",
+        "team = 7",
+        "store = \"mysql://db/jobs\"",
+        "jobs_of_others = \"all\"",
+        "max_sandbox = \"none\"",
+        "allow_commands = \"false\"",
+        "allow_dirs = \"/srv\"",
+        "allow_dirs = [\"srv\"]",
+        "approval_policy = \"none\"",
+    ] {
+        let text = format!("[plugins.codex-mcp]\nnotify = \"desktop\"\n{line}\n");
+        let error = World::new().user(&text).load_partial().unwrap_err();
+        let error = error.to_string();
+        let key = line.split(' ').next().unwrap();
+        let is_named = error.contains(&format!("`{key}`: ")) || error.starts_with(key);
+        assert!(is_named, "{line}: {error}");
+    }
+    let world = World::new().user("[core]\nidentity = 5\n");
+    assert!(world.load_partial().is_err());
+    let world = World::new().user("[plugins.codex-mcp]\nnotify = desktop\n");
+    assert!(world.load_partial().is_err());
+}
+
+#[test]
+fn dispensable_keys_are_keys_of_settings() {
+    let keys: Vec<&str> = SECTION_KEYS.into_iter().chain(PRESET_KEYS).collect();
+    for key in DISPENSABLE {
+        assert!(keys.contains(&key), "{key}");
+    }
+}
+
+#[test]
+fn wrong_value_of_a_trusted_repository_is_left_out() {
+    let text = "[plugins.codex-mcp]\nsandbox = \"none\"\n";
+    let partial = World::new().repository(text).load_partial().unwrap();
+    assert_eq!(partial.wrong.len(), 1);
+    assert_eq!(partial.config.threads.sandbox, None);
+}
