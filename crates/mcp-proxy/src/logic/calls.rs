@@ -61,6 +61,13 @@ struct TrackedCall {
     stage: CallStage,
 }
 
+impl TrackedCall {
+    /// Whether the child only listens for the call: the call itself is over.
+    fn is_left_behind(&self) -> bool {
+        self.stage.is_stale() && self.turn == TurnState::Over
+    }
+}
+
 /// The state of a call's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TurnState {
@@ -243,7 +250,7 @@ impl Calls {
     /// that ID or, if its turn is over, the latest call of its thread.
     pub(super) fn subject(&self, id: &RequestId, thread: Option<&str>) -> Option<RequestId> {
         let call = self.tracked.get(id)?;
-        if !call.stage.is_stale() || call.turn != TurnState::Over {
+        if !call.is_left_behind() {
             return Some(id.clone());
         }
         self.of_thread(thread.or(call.thread.as_deref())?)
@@ -346,12 +353,7 @@ impl Calls {
         if owner != *under {
             // The listener that answered has ended. The listener of the call that got the answer is
             // still there.
-            let listener = self.tracked.get(under);
-            if listener.is_some_and(|listener| {
-                listener.stage.is_stale() && listener.turn == TurnState::Over
-            }) {
-                self.forget(under);
-            }
+            self.forget_listener(under);
             self.keep_as_stale(owner.clone(), finished, TurnState::Over);
         }
         Some(FinishedCall {
@@ -545,10 +547,8 @@ impl Calls {
         let call = self.tracked.get_mut(under)?;
         let stray = call.stray_answer.take()?;
         let thread = call.thread.clone();
-        let was_left_behind = call.stage.is_stale() && call.turn == TurnState::Over;
-        if was_left_behind {
-            self.forget(under);
-        }
+        let was_left_behind = call.is_left_behind();
+        self.forget_listener(under);
         Some(match stray {
             StrayAnswer::Second => thread.and_then(|thread| self.current_turn(&thread)),
             StrayAnswer::WithoutCall => Some(under.clone()).filter(|_| !was_left_behind),
@@ -610,6 +610,15 @@ impl Calls {
             CallStage::Stale => self.stale -= 1,
         }
         Some(call)
+    }
+
+    /// Forgets a call whose listener has ended, if nothing more is expected of it. The answer to an
+    /// error of its turn can still come, under another ID.
+    fn forget_listener(&mut self, id: &RequestId) {
+        let call = self.tracked.get(id);
+        if call.is_some_and(|call| call.is_left_behind() && call.answered_at_error.is_none()) {
+            self.forget(id);
+        }
     }
 
     fn keep_as_stale(&mut self, id: RequestId, call: TrackedCall, turn: TurnState) {

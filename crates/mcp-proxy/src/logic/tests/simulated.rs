@@ -18,16 +18,26 @@ enum Op {
 #[derive(Debug)]
 struct Answer {
     under: i64,
-    turn: i64,
+    turn: String,
+}
+
+/// An event of a turn.
+struct TurnEvent {
+    turn: String,
+    kind: &'static str,
 }
 
 /// One thread, whose listeners share its events.
 #[derive(Default)]
 struct Thread {
     ops: VecDeque<Op>,
-    running: Option<i64>,
+    /// The name of the turn that is running.
+    running: Option<String>,
     listeners: Vec<i64>,
+    /// The events that no listener has read yet.
+    unread: VecDeque<TurnEvent>,
     answers: VecDeque<Answer>,
+    mails: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -36,22 +46,28 @@ enum Step {
     Cancel,
     /// The child performs its next operation.
     Proceed(usize),
+    /// The running turn has an error.
+    Fail(usize),
     /// The running turn completes.
     Complete(usize),
     /// The running turn completes while it is being aborted.
     CompleteAborted(usize),
+    /// A turn begins without a call.
+    Mail(usize),
     Answer,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let listener = 0..4_usize;
+    let listener = || 0..4_usize;
     prop_oneof![
-        3 => Just(Step::Reply),
-        2 => Just(Step::Cancel),
-        4 => listener.clone().prop_map(Step::Proceed),
-        4 => listener.clone().prop_map(Step::Complete),
-        1 => listener.prop_map(Step::CompleteAborted),
-        4 => Just(Step::Answer),
+        6 => Just(Step::Reply),
+        4 => Just(Step::Cancel),
+        8 => listener().prop_map(Step::Proceed),
+        1 => listener().prop_map(Step::Fail),
+        8 => listener().prop_map(Step::Complete),
+        2 => listener().prop_map(Step::CompleteAborted),
+        1 => listener().prop_map(Step::Mail),
+        8 => Just(Step::Answer),
     ]
 }
 
@@ -90,7 +106,13 @@ impl World {
                 }
             }
             Step::Proceed(listener) => self.proceed(*listener),
+            Step::Fail(listener) => {
+                if let Some(turn) = self.thread.running.clone() {
+                    self.tell(turn, "error", *listener);
+                }
+            }
             Step::Complete(listener) => self.complete(*listener),
+            Step::Mail(listener) => self.begin_without_a_call(*listener),
             Step::CompleteAborted(listener) => self.complete_aborted(*listener),
             Step::Answer => self.answer(),
         }
@@ -126,6 +148,7 @@ impl World {
             let id = message["id"].as_i64().unwrap();
             self.thread.listeners.push(id);
             self.thread.ops.push_back(Op::Turn(id));
+            self.read(0);
             return;
         }
         let cancelled = message["params"]["requestId"].as_i64().unwrap();
@@ -135,60 +158,85 @@ impl World {
         }
     }
 
-    fn listener(&self, number: usize) -> i64 {
-        let all = &self.thread.listeners;
-        all[number % all.len()]
-    }
-
     fn proceed(&mut self, listener: usize) {
         match self.thread.ops.front() {
             Some(Op::Turn(id)) if self.thread.running.is_none() => {
-                let turn = *id;
-                self.thread.running = Some(turn);
+                let turn = format!("turn {id}");
                 self.thread.ops.pop_front();
-                self.tell(turn, "task_started", self.listener(listener));
+                self.begin(turn, listener);
             }
             Some(Op::Interrupt) => {
                 self.thread.ops.pop_front();
                 if let Some(turn) = self.thread.running.take() {
-                    self.tell(turn, "turn_aborted", self.listener(listener));
+                    self.tell(turn, "turn_aborted", listener);
                 }
             }
             _ => {}
         }
     }
 
-    fn complete_aborted(&mut self, listener: usize) {
-        if let (Some(turn), Some(Op::Interrupt)) = (self.thread.running, self.thread.ops.front()) {
-            self.thread.ops.pop_front();
-            self.complete(listener);
-            if !self.thread.listeners.is_empty() {
-                self.tell(turn, "turn_aborted", self.listener(listener));
-            }
+    fn begin(&mut self, turn: String, listener: usize) {
+        self.thread.running = Some(turn.clone());
+        self.tell(turn, "task_started", listener);
+    }
+
+    /// A turn whose beginning is read while a call awaits its own cannot be told from that one.
+    fn begin_without_a_call(&mut self, listener: usize) {
+        let Thread {
+            ops,
+            running,
+            listeners,
+            ..
+        } = &self.thread;
+        if ops.is_empty() && running.is_none() && !listeners.is_empty() {
+            self.thread.mails += 1;
+            self.begin(format!("mail {}", self.thread.mails), listener);
         }
     }
 
     fn complete(&mut self, listener: usize) {
         if let Some(turn) = self.thread.running.take() {
-            let under = self.listener(listener);
-            self.thread.listeners.retain(|one| *one != under);
-            self.thread.answers.push_back(Answer { under, turn });
-            self.tell(turn, "task_complete", under);
+            self.tell(turn, "task_complete", listener);
         }
     }
 
-    fn tell(&mut self, turn: i64, kind: &str, under: i64) {
-        let msg = json!({ "type": kind });
-        let effects = self
-            .harness
-            .child(&event_of(&format!("turn {turn}"), under, "t", &msg));
-        self.perform(effects);
+    fn complete_aborted(&mut self, listener: usize) {
+        if let (Some(turn), Some(Op::Interrupt)) =
+            (self.thread.running.clone(), self.thread.ops.front())
+        {
+            self.thread.ops.pop_front();
+            self.complete(listener);
+            self.tell(turn, "turn_aborted", listener);
+        }
+    }
+
+    fn tell(&mut self, turn: String, kind: &'static str, listener: usize) {
+        self.thread.unread.push_back(TurnEvent { turn, kind });
+        self.read(listener);
+    }
+
+    /// A listener reads the events. It leaves at the end of a turn, and the next one goes on.
+    fn read(&mut self, listener: usize) {
+        while !self.thread.listeners.is_empty()
+            && let Some(TurnEvent { turn, kind }) = self.thread.unread.pop_front()
+        {
+            let chosen = listener % self.thread.listeners.len();
+            let under = self.thread.listeners[chosen];
+            if matches!(kind, "task_complete" | "error") {
+                self.thread.listeners.remove(chosen);
+                let turn = turn.clone();
+                self.thread.answers.push_back(Answer { under, turn });
+            }
+            let msg = json!({ "type": kind });
+            let effects = self.harness.child(&event_of(&turn, under, "t", &msg));
+            self.perform(effects);
+        }
     }
 
     fn answer(&mut self) {
         if let Some(Answer { under, turn }) = self.thread.answers.pop_front() {
             let mut message = answered(under, "t");
-            message["result"]["structuredContent"]["content"] = format!("turn {turn}").into();
+            message["result"]["structuredContent"]["content"] = turn.into();
             let effects = self.harness.child(&message);
             self.perform(effects);
         }
