@@ -79,8 +79,23 @@ First steps:
 /// Names that are no verbs, and seem to mean a list of the work.
 const LISTS: [&str; 4] = ["list", "runs", "sessions", "status"];
 
+/// Other names for which there is a verb that clap does not find by its letters, and the advice.
+const OTHER_NAMES: [(&[&str], &str); 4] = [
+    (&["login"], "`codex login` logs Codex in"),
+    (&["kill", "stop"], "`codex-mcp cancel` ends work"),
+    (
+        &["mcp-server", "start"],
+        "`codex-mcp serve` is the MCP server",
+    ),
+    (
+        &["show", "wait", "resume", "retry", "submit"],
+        "verbs for one durable job come after `codex-mcp jobs`",
+    ),
+];
+
 /// The advice for these names.
-const LIST_TIP: &str = "`codex-mcp ps` lists work under way, `codex-mcp jobs list` ended jobs, too";
+const LIST_TIP: &str =
+    "`codex-mcp ps` lists work under way; `codex-mcp jobs list` also lists jobs that have ended";
 
 /// The parameters of verbs that take a text for Codex.
 const TEXTS: [&str; 4] = ["task", "subject", "prompt", "words"];
@@ -364,9 +379,12 @@ fn not_parsed(error: clap::Error) -> ExitCode {
 /// line that can be parsed.
 fn add_tip(error: &mut clap::Error, read: &ArgMatches) {
     let tip = match error.kind() {
-        ErrorKind::InvalidSubcommand if is_list(error, read) => {
+        ErrorKind::InvalidSubcommand => {
+            let Some(tip) = verb_tip(error, read) else {
+                return;
+            };
             error.remove(ContextKind::SuggestedSubcommand);
-            LIST_TIP
+            tip
         }
         ErrorKind::UnknownArgument if is_unquoted(error, read) => QUOTES_TIP,
         _ => return,
@@ -375,12 +393,20 @@ fn add_tip(error: &mut clap::Error, read: &ArgMatches) {
     error.insert(ContextKind::Suggested, tips);
 }
 
-/// Whether an unknown verb seems to mean a list of the work.
-fn is_list(error: &clap::Error, read: &ArgMatches) -> bool {
-    let may_be = matches!(read.subcommand_name(), None | Some("jobs"));
-    match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(name)) => may_be && LISTS.contains(&name.as_str()),
-        _ => false,
+/// The advice for an unknown verb that is a common name for something else.
+fn verb_tip(error: &clap::Error, read: &ArgMatches) -> Option<&'static str> {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let is_list = LISTS.contains(&name.as_str());
+    match read.subcommand_name() {
+        None | Some("jobs") if is_list => Some(LIST_TIP),
+        None => {
+            let mut others = OTHER_NAMES.into_iter();
+            let found = others.find(|(names, _)| names.contains(&name.as_str()));
+            found.map(|(_, tip)| tip)
+        }
+        Some(_) => None,
     }
 }
 

@@ -249,9 +249,11 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     note_running(&path, &running)?;
     match args.no_link {
         true => output::answer(&format!("http://{}/", running.authority(&state)?))?,
-        false => show_link(&state, &running, Scope::Decide)?,
+        false => {
+            show_link(&state, &running, Scope::Decide)?;
+            complain("hint", "the page is served until Ctrl-C");
+        }
     }
-    complain("hint", "the page is served until Ctrl-C");
     let authorities = Authorities::new(address, args.allow_host.clone());
     let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();

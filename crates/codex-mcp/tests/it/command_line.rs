@@ -78,6 +78,24 @@ fn tip_for_a_name_that_is_no_verb_names_the_lists() {
 }
 
 #[test]
+fn tip_for_a_name_of_another_program_names_the_verb() {
+    let home = Home::new("");
+    for (name, tip) in [
+        ("login", "tip: `codex login`"),
+        ("stop", "tip: `codex-mcp cancel`"),
+        ("mcp-server", "tip: `codex-mcp serve`"),
+        ("wait", "after `codex-mcp jobs`"),
+    ] {
+        let said = say(&home, &[name], &[]);
+        assert_eq!(said.code, 2, "{name}: {}", said.stderr);
+        assert!(said.stderr.contains(tip), "{name}: {}", said.stderr);
+        assert!(!said.stderr.contains("similar"), "{}", said.stderr);
+    }
+    let said = say(&home, &["web", "login"], &[]);
+    assert!(!said.stderr.contains("codex login"), "{}", said.stderr);
+}
+
+#[test]
 fn tip_for_a_text_without_quotes_names_the_quotes() {
     let home = Home::new("");
     let tip = |args: &[&str]| {
