@@ -127,7 +127,15 @@ const QUOTING: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown varian
 /// parser's own messages quote nothing.
 ///
 /// Source: toml 1.2.1 and toml_parser 1.1.5.
-const PARSER_MESSAGES: [(&str, &str); 2] = [
+const PARSER_MESSAGES: [(&str, &str); 4] = [
+    (
+        "invalid boolean, expected `true`",
+        "it must be true or false, in small letters",
+    ),
+    (
+        "invalid boolean, expected `false`",
+        "it must be true or false, in small letters",
+    ),
     (
         "string values must be quoted, expected literal string",
         "a text needs quotes, and so does a time with a unit, as in \"90s\"",
@@ -253,6 +261,12 @@ mod tests {
             message::<BTreeMap<String, BTreeMap<String, u8>>>("token = \"sesame\"\n"),
             "line 1, column 9: `token`: it must be a table"
         );
+        for word in ["True", "False", "TRUE"] {
+            assert_eq!(
+                message::<toml::Table>(&format!("token = {word} # sesame\n")),
+                "line 1, column 9: `token`: it must be true or false, in small letters"
+            );
+        }
         assert_eq!(
             message::<toml::Table>("token = 5m # sesame\n"),
             "line 1, column 9: `token`: a text needs quotes, and so does a time with a unit, as in \

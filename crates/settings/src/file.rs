@@ -176,6 +176,9 @@ const TABLES_ALIKE: f64 = 0.8;
 /// The limit of an unknown name in a warning or an error, in bytes.
 pub(super) const NAME_SHOWN: usize = 60;
 
+/// The most keys that a warning lists.
+const KEYS_SHOWN: usize = 6;
+
 /// A whole file, with our section parsed as `T`.
 #[derive(Deserialize)]
 struct Document<T> {
@@ -278,7 +281,10 @@ fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<W
                         format!("It is {ours}. Criteria are no settings: give them to a run.")
                     }
                     (None, Some(near)) => format!("Did you mean `{near}`?"),
-                    (None, None) => format!("The keys are {}.", known.join(", ")),
+                    (None, None) if known.len() <= KEYS_SHOWN => {
+                        format!("The keys are {}.", known.join(", "))
+                    }
+                    (None, None) => "`codex-mcp config` lists the keys.".to_owned(),
                 },
             });
         }
@@ -356,7 +362,7 @@ fn warn_of_settings_outside(path: &Path, whole: &toml::Table, warnings: &mut Vec
                 format!("Rename its tables to `[{SECTION}.{key}.NAME]`.")
             }
             true => continue,
-            false => "Move it below that line.".to_owned(),
+            false => "Put it below that line; add the line if there is none.".to_owned(),
         };
         warnings.push(Warning {
             message: format!(
@@ -412,7 +418,7 @@ mod tests {
             )
         );
         assert_eq!(told[1].0, "[plugins.codex-mcp] has no key `xyz`");
-        assert!(told[1].1.starts_with("The keys are codex_bin, "));
+        assert_eq!(told[1].1, "`codex-mcp config` lists the keys.");
         // A role cannot set the identity.
         assert_eq!(
             told[2].0,
@@ -480,9 +486,13 @@ mod tests {
         assert_eq!(
             told.collect::<Vec<_>>(),
             [
-                format!("`notify` {outside} Move it below that line."),
+                format!(
+                    "`notify` {outside} Put it below that line; add the line if there is none."
+                ),
                 format!("`roles` {outside} Rename its tables to `[plugins.codex-mcp.roles.NAME]`."),
-                format!("`sandbox` {outside} Move it below that line."),
+                format!(
+                    "`sandbox` {outside} Put it below that line; add the line if there is none."
+                ),
             ]
         );
     }

@@ -1,5 +1,5 @@
-//! The settings without wrong values, for what shows, answers or ends work: work that runs must stay
-//! within reach while a file is wrong. Whatever starts work refuses such a file.
+//! Loads the settings without wrong values, for verbs that show, answer or end work: running work
+//! stays within reach while a file is wrong. Whatever starts work refuses such a file.
 
 use std::env;
 
@@ -11,8 +11,8 @@ use crate::source::Source;
 
 /// The keys that can be left out, as only new work depends on them. Those that locate the store, the
 /// identity or Codex, and those that bound anything, are not among them: their defaults would show
-/// other work, or allow more.
-pub(super) const DISPENSABLE: [&str; 24] = [
+/// other work, or allow more. Nor is the size of the audit: a smaller one would delete records.
+pub(super) const DISPENSABLE: [&str; 23] = [
     "request_timeout_secs",
     "team_tools",
     "summaries",
@@ -28,7 +28,6 @@ pub(super) const DISPENSABLE: [&str; 24] = [
     "stall_timeout_secs",
     "keep_jobs_secs",
     "keep_tasks_secs",
-    "max_audit_bytes",
     "max_log_bytes",
     "prices",
     "currency",

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use common::output;
 
 use super::settings::Settings;
-use super::stored::complain;
+use super::stored::{complain, load_partial};
 
 /// The sources of settings, highest precedence first.
 const SOURCES: &str = "\
@@ -32,7 +32,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let config = match settings::load(args.settings.flags()) {
+    let config = match load_partial(&args.settings.flags()) {
         Ok(config) => config,
         Err(error) => return fail(&error.to_string()),
     };

@@ -75,7 +75,8 @@ where
 pub(super) fn load_partial(flags: &Flags) -> Result<Config, ConfigError> {
     let PartialConfig { config, wrong } = settings::load_partial(flags)?;
     for error in wrong {
-        let left_out = "This setting is left out here, and no new work starts until it is right.";
+        let left_out =
+            "It is left out here; what starts work from this file is refused until it is right.";
         complain("warning", &format!("{error}. {left_out}"));
     }
     Ok(config)

@@ -70,6 +70,18 @@ fn setting_shows_its_source_and_typo_suggests_the_name() {
 }
 
 #[test]
+fn wrong_value_is_left_out_with_a_warning() {
+    let home = home_with("[plugins.codex-mcp]\nnotify = 3\nmodel = \"m\"\n");
+    let said = config(&home, &["--json"], &[]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let words = "`notify`: it must be a list in brackets";
+    assert!(said.stderr.contains(words), "{}", said.stderr);
+    let told: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(told["model"]["value"], "m");
+    assert_eq!(told["notify"]["source"], "default");
+}
+
+#[test]
 fn table_is_plain_in_a_pipe() {
     let said = config(&home_with(FILE), &[], &[]);
     assert_eq!(said.code, 0, "{}", said.stderr);
@@ -86,10 +98,10 @@ fn table_is_plain_in_a_pipe() {
 fn unusable_setting_names_its_file_and_line() {
     for (file, args, code, words) in [
         (
-            "[plugins.codex-mcp]\nsandbox = \"none\"\n",
+            "[plugins.codex-mcp]\nmax_sandbox = \"none\"\n",
             &[][..],
             1,
-            "line 2, column 11",
+            "line 2, column 15",
         ),
         ("[plugins\n", &[], 1, ".atm.toml: line 1, column "),
         (FILE, &["--role", "writer"], 1, "there are reviewer"),

@@ -192,11 +192,15 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
     if args.json && !args.yes && !args.dry_run {
         return Err(Failure::JsonAsks);
     }
-    if !args.remove
-        && let Err(error) = settings::load(Flags::default())
-    {
-        let remedy = "The server does not start with these settings; correct them first.";
-        complain("warning", &format!("{error}. {remedy}"));
+    if !args.remove {
+        let wrong = match settings::load_partial(&Flags::default()) {
+            Ok(partial) => partial.wrong,
+            Err(error) => vec![error],
+        };
+        for error in wrong {
+            let remedy = "The server does not start with these settings; correct them first.";
+            complain("warning", &format!("{error}. {remedy}"));
+        }
     }
     let request = request(args)?;
     let clients = match args.clients.is_empty() {

@@ -47,11 +47,15 @@ fn settings_with_which_the_server_does_not_start_are_reported() {
     let setup = Setup::on_the_newest(&home);
     let directory = home.atm_home().join(".config/atm");
     fs::create_dir_all(&directory).unwrap();
-    let settings = "[plugins.codex-mcp]\nnotify = \"desktop\"\n";
+    let settings = "[plugins.codex-mcp]\nnotify = \"desktop\"\nhost = 3\n";
     fs::write(directory.join("config.toml"), settings).unwrap();
     let said = setup.run(&["cursor", "--dry-run"]);
-    let words = "`notify`: it must be a list in brackets";
-    assert!(said.stderr.contains(words), "{said:?}");
+    for words in [
+        "`notify`: it must be a list in brackets",
+        "`host`: it must be true or false",
+    ] {
+        assert!(said.stderr.contains(words), "{said:?}");
+    }
     assert!(
         said.stderr
             .contains("The server does not start with these settings"),
