@@ -12,6 +12,20 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String")]
 pub struct ListenAddress(pub SocketAddr);
 
+impl ListenAddress {
+    /// A warning if other machines can reach the address.
+    #[must_use]
+    pub fn warning(self) -> Option<String> {
+        let Self(address) = self;
+        (!address.ip().is_loopback()).then(|| {
+            format!(
+                "{address} can be reached by other machines, and what they send and get is not \
+                 encrypted: use a proxy with TLS, or a tunnel"
+            )
+        })
+    }
+}
+
 /// A text that is not an address and a port.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not ADDRESS:PORT, such as 127.0.0.1:8377 or [::1]:8377")]

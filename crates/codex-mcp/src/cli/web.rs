@@ -235,14 +235,8 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     CredentialStore::new(&state).revoke_all_but_tokens()?;
     let listener = listen(args.listen.0).await?;
     let address = listener.local_addr()?;
-    if !address.ip().is_loopback() {
-        complain(
-            "warning",
-            &format!(
-                "{address} can be reached by other machines, and what they send and get is not \
-                 encrypted: use a proxy with TLS, or a tunnel"
-            ),
-        );
+    if let Some(warning) = ListenAddress(address).warning() {
+        complain("warning", &warning);
     }
     let host = args.allow_host.first().map(ToString::to_string);
     let running = Running { address, host };

@@ -446,6 +446,26 @@ async fn answers_by_mail_that_nobody_can_give_are_reported() {
 }
 
 #[tokio::test]
+async fn endpoint_that_other_machines_reach_is_reported() {
+    let home = Home::new(LOCAL);
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    for (address, status, words) in [
+        (
+            "0.0.0.0:8399",
+            "warning",
+            "can be reached by other machines",
+        ),
+        ("127.0.0.1:8399", "ok", "fine"),
+    ] {
+        let settings = format!("[plugins.codex-mcp]\nhttp = \"{address}\"\n");
+        fs::write(directory.join("config.toml"), settings).unwrap();
+        let doctor = Doctor::real(&home, codex::newest());
+        doctor.report(&[]).assert_says("settings", status, words);
+    }
+}
+
+#[tokio::test]
 async fn text_is_plain_in_a_pipe_and_closed_pipe_is_no_error() {
     let home = Home::new(LOCAL);
     let doctor = Doctor::real(&home, codex::newest());

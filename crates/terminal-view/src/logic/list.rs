@@ -7,6 +7,8 @@ use work_board::{AllWork, Group, Work};
 #[derive(Debug, Default)]
 pub(crate) struct WorkList {
     all: AllWork,
+    /// Whether the work has been read once.
+    pub(crate) is_read: bool,
     pub(crate) filter: String,
     selected: Option<String>,
     /// Where the selection was last, for the time when the selected work is gone.
@@ -16,7 +18,8 @@ pub(crate) struct WorkList {
 impl WorkList {
     /// Takes another list; `false` if it is the same.
     pub(crate) fn set(&mut self, all: AllWork) -> bool {
-        let is_new = self.all != all;
+        let is_new = self.all != all || !self.is_read;
+        self.is_read = true;
         self.all = all;
         is_new
     }

@@ -28,6 +28,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, [header, body]: Parts, app: &App) {
     let shown = app.list.shown();
     if shown.is_empty() {
         let words = match app.list.filter.is_empty() {
+            true if !app.list.is_read => "Reading the sessions, jobs and runs …",
             true => {
                 "No session, job or run yet. Sessions of MCP clients appear here by themselves."
             }

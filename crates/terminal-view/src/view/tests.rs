@@ -164,6 +164,19 @@ fn long_title_leaves_room_for_the_state_and_the_step() {
 }
 
 #[test]
+fn list_says_that_there_is_no_work_when_it_has_been_read() {
+    let mut app = App::new(UNIX_EPOCH);
+    let before = picture(&mut app, 80, 6);
+    assert!(
+        before.contains("Reading") && !before.contains("No session"),
+        "{before}"
+    );
+    app.set_work(AllWork::default());
+    let after = picture(&mut app, 80, 6);
+    assert!(after.contains("No session, job or run yet."), "{after}");
+}
+
+#[test]
 fn list_shows_first_what_needs_a_person() {
     insta::assert_snapshot!("list", picture(&mut app(), 80, 24));
     insta::assert_snapshot!("list_small", picture(&mut app(), 40, 10));

@@ -15,7 +15,7 @@ use codex_config::trust::directory_trust;
 use codex_engine::binary::NoCodex;
 use git_probe::private;
 use safe_files::off_runtime;
-use settings::{Config, ConfigError, Flags, PartialConfig, key_without_effect};
+use settings::{Config, ConfigError, Flags, PartialConfig, Warning, key_without_effect};
 use supervise::short_lived::run;
 use supervise::spawn::Program;
 
@@ -70,6 +70,7 @@ async fn setup(
     warnings.extend(notifiers::check(&config).await);
     warnings.extend(team::check(&config).await);
     warnings.extend(notifiers::mail_answers(&config));
+    warnings.extend(open_endpoint(&config));
     let repository = repository(&config.codex_home);
     let mut home = home::look(config.codex_home.clone());
     let program = codex::look(config, limit).await;
@@ -82,6 +83,17 @@ async fn setup(
         wrong,
         warnings,
         repository,
+    })
+}
+
+/// A warning if other machines can reach the endpoint of the host process.
+fn open_endpoint(config: &Config) -> Option<Warning> {
+    let http = config.http.as_ref()?;
+    let warning = http.value.warning()?;
+    Some(Warning {
+        message: format!("http ({}): {warning}", http.source),
+        hint: "If you have neither, write http = \"127.0.0.1:8377\": only this machine reaches it."
+            .to_owned(),
     })
 }
 
