@@ -376,6 +376,15 @@ async fn gated_stage(gate: &Gate) -> CodexFixture {
     stage_with("touch made.txt", end, &settings).await
 }
 
+/// Declines the question of a job at a shell. Its mail can come a moment before it is in the store.
+async fn decline(stage: &CodexFixture, job: &str) {
+    wait_for("the question of the job", async || {
+        let declined = stage.jobs_command(&["decline", job]).output().await;
+        declined.unwrap().status.success().then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn refusal_of_a_late_reply_to_a_job_names_the_decider() {
     let gate = Gate::new();
@@ -383,7 +392,7 @@ async fn refusal_of_a_late_reply_to_a_job_names_the_decider() {
     let mut client = stage.client(&ARGS).await;
     let job = submit(&mut client, &stage, json!({})).await;
     let code = code_for(&stage, "lead").await;
-    stage.jobs(&["decline", &job]).await;
+    decline(&stage, &job).await;
     gate.reached(1).await;
     for agent in ["lead", "rust-1"] {
         let closed = closing_for(&stage, agent).await;
@@ -433,7 +442,7 @@ async fn notifier_that_a_job_names_gets_no_code() {
     let notice = notice_for(&stage, "lead").await;
     assert!(notice.starts_with("APPROVAL :: job "), "{notice}");
     assert_eq!(code_in(&notice), None, "{notice}");
-    stage.jobs(&["decline", &job]).await;
+    decline(&stage, &job).await;
     until_completed(&mut client, &job).await;
     stage.finish_with_worker(client).await;
 }
@@ -449,7 +458,7 @@ async fn configured_identity_gets_no_code_for_a_job() {
     assert_eq!(code_in(&notice), None, "{notice}");
     // Another recipient still gets one.
     code_for(&stage, "rust-1").await;
-    stage.jobs(&["decline", &job]).await;
+    decline(&stage, &job).await;
     until_completed(&mut client, &job).await;
     stage.finish_with_worker(client).await;
 }
