@@ -32,6 +32,7 @@ use codex_protocol::rpc::RequestId;
 
 use super::ended_turns::EndedTurns;
 use super::partial_text::PartialText;
+use super::tracked_call::{CallStage, StrayAnswer, TrackedCall, TurnState};
 
 /// The most stale calls that are remembered.
 const STALE_LIMIT: usize = 10_000;
@@ -43,71 +44,6 @@ pub struct CallInfo {
     pub thread: Option<String>,
     /// The text that Codex has written so far.
     pub partial: String,
-}
-
-#[derive(Debug)]
-struct TrackedCall {
-    thread: Option<String>,
-    /// The number of the call. The turns of a thread run in the order of these numbers.
-    number: u64,
-    turn: TurnState,
-    /// The child's name of the turn, once the turn has begun.
-    turn_id: Option<String>,
-    /// The ID under which the child answers at an error of the turn. It then misses the end of the
-    /// turn.
-    answered_at_error: Option<RequestId>,
-    /// What the child's next answer under the ID of this call is, if it is that of no call.
-    stray_answer: Option<StrayAnswer>,
-    stage: CallStage,
-}
-
-impl TrackedCall {
-    /// Whether the child only listens for the call: the call itself is over.
-    fn is_left_behind(&self) -> bool {
-        self.stage.is_stale() && self.turn == TurnState::Over
-    }
-}
-
-/// The state of a call's turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum TurnState {
-    Awaited,
-    Running,
-    /// The turn is complete, and its answer will come under this ID.
-    Completed(RequestId),
-    /// The turn is over or its answer has come; the child still listens for the call.
-    Over,
-}
-
-impl TurnState {
-    fn is_under_way(&self) -> bool {
-        matches!(self, Self::Awaited | Self::Running)
-    }
-}
-
-/// Whether a client waits for a call.
-#[derive(Debug)]
-enum CallStage {
-    /// The client waits for its answer.
-    InFlight {
-        /// The deadline of the answer.
-        deadline: Instant,
-        /// The text that Codex has written so far.
-        text: PartialText,
-    },
-    /// The call returned early, and its turn continues.
-    Unattended {
-        /// The deadline of the turn.
-        deadline: Instant,
-    },
-    /// No client waits for the call: its turn is being ended, or is over.
-    Stale,
-}
-
-impl CallStage {
-    fn is_stale(&self) -> bool {
-        matches!(self, Self::Stale)
-    }
 }
 
 /// A finished call.
@@ -122,15 +58,6 @@ pub(super) struct FinishedCall {
     /// The thread, if the child has missed the end of the answered turn: it will take that end for
     /// the end of the next turn.
     pub(super) out_of_step: Option<String>,
-}
-
-/// An answer of the child that no call may get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StrayAnswer {
-    /// The second answer of a turn, which the child has answered at its error.
-    Second,
-    /// The answer of a turn that was begun without a call, as by mail of a sub-agent.
-    WithoutCall,
 }
 
 /// The call that the end of a turn belongs to.
@@ -222,7 +149,7 @@ impl Calls {
 
     /// Whether the thread has a turn that has not ended, even if its call is stale.
     pub(super) fn has_turn(&self, thread: &str) -> bool {
-        self.first_under_way(thread).is_some()
+        self.current_turn(thread).is_some()
     }
 
     /// The thread of a call, once it is known.
@@ -236,14 +163,6 @@ impl Calls {
     ) -> impl Iterator<Item = (&'a RequestId, &'a TrackedCall)> {
         let of_thread = move |call: &TrackedCall| call.thread.as_deref() == Some(thread);
         self.tracked.iter().filter(move |(_, call)| of_thread(call))
-    }
-
-    /// The call with the first turn of the thread that has not ended.
-    fn first_under_way<'a>(&'a self, thread: &'a str) -> Option<(&'a RequestId, &'a TrackedCall)> {
-        let of_thread = self.of_thread(thread);
-        of_thread
-            .filter(|(_, call)| call.turn.is_under_way())
-            .min_by_key(|(_, call)| call.number)
     }
 
     /// The call to which a message of the child under `id` about `thread` belongs: the call with
@@ -261,7 +180,14 @@ impl Calls {
 
     /// The call of the thread's first turn that has not ended.
     fn current_turn(&self, thread: &str) -> Option<RequestId> {
-        self.first_under_way(thread).map(|(id, _)| id.clone())
+        first(self.of_thread(thread), |call| call.turn.is_under_way())
+    }
+
+    /// The first call of the thread that awaits its turn.
+    fn first_awaiting(&self, thread: &str) -> Option<RequestId> {
+        first(self.of_thread(thread), |call| {
+            call.turn == TurnState::Awaited
+        })
     }
 
     /// The latest tracked call whose turn has this name.
@@ -323,11 +249,8 @@ impl Calls {
         if let Some(call) = self.ended.get(thread, turn_id) {
             return call.cloned();
         }
-        let awaiting = |call: &TrackedCall| call.turn == TurnState::Awaited;
-        let waiting = self.of_thread(thread).filter(|(_, call)| awaiting(call));
-        let first = waiting.min_by_key(|(_, call)| call.number);
-        let first = first.map(|(id, _)| id.clone());
-        first.or_else(|| self.subject(id, Some(thread)))
+        let awaiting = self.first_awaiting(thread);
+        awaiting.or_else(|| self.subject(id, Some(thread)))
     }
 
     /// Finishes the call to which an answer under the ID `under` belongs. `thread` is the thread
@@ -339,9 +262,9 @@ impl Calls {
     ) -> Option<FinishedCall> {
         let completed_by =
             |call: &TrackedCall| matches!(&call.turn, TurnState::Completed(by) if by == under);
-        let owner = self.first_where(completed_by);
+        let owner = first(self.tracked.iter(), completed_by);
         let failed_by = |call: &TrackedCall| call.answered_at_error.as_ref() == Some(under);
-        let owner = owner.or_else(|| self.first_where(failed_by));
+        let owner = owner.or_else(|| first(self.tracked.iter(), failed_by));
         let owner = owner.or_else(|| self.current_turn(thread?));
         let owner = owner.or_else(|| self.subject(under, thread))?;
         let deadline = self.deadline(&owner);
@@ -362,13 +285,6 @@ impl Calls {
             info,
             out_of_step,
         })
-    }
-
-    /// The first call that satisfies a condition.
-    fn first_where(&self, condition: impl Fn(&TrackedCall) -> bool) -> Option<RequestId> {
-        let calls = self.tracked.iter().filter(|(_, call)| condition(call));
-        let first = calls.min_by_key(|(_, call)| call.number);
-        first.map(|(id, _)| id.clone())
     }
 
     /// Lets a call return early while its turn continues.
@@ -446,9 +362,9 @@ impl Calls {
         } = turn;
         self.free_name(turn);
         let of_thread = |call: &TrackedCall| call.thread.as_deref() == Some(thread);
-        let awaiting = |call: &TrackedCall| of_thread(call) && call.turn == TurnState::Awaited;
-        let first = self.first_where(awaiting);
-        let Some((id, call)) = first.and_then(|id| Some((id.clone(), self.tracked.get_mut(&id)?)))
+        let awaiting = self.first_awaiting(thread);
+        let Some((id, call)) =
+            awaiting.and_then(|id| Some((id.clone(), self.tracked.get_mut(&id)?)))
         else {
             if let Some(turn_id) = turn_id {
                 self.ended.insert(thread, turn_id, None);
@@ -651,4 +567,15 @@ impl Calls {
         all.sort_unstable();
         all.join("; ")
     }
+}
+
+/// The first of some calls that satisfies a condition.
+fn first<'a>(
+    calls: impl Iterator<Item = (&'a RequestId, &'a TrackedCall)>,
+    condition: impl Fn(&TrackedCall) -> bool,
+) -> Option<RequestId> {
+    calls
+        .filter(|(_, call)| condition(call))
+        .min_by_key(|(_, call)| call.number)
+        .map(|(id, _)| id.clone())
 }

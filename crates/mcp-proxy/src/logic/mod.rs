@@ -23,6 +23,7 @@ mod note;
 mod partial_text;
 mod splice;
 mod summaries;
+mod tracked_call;
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;

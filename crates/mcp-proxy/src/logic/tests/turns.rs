@@ -26,6 +26,19 @@ fn turn_event(kind: &str, under: i64) -> Value {
     event(under, "t", &json!({ "type": kind }))
 }
 
+/// The thread and text of the call that fails at its deadline.
+fn timed_out(harness: &mut Harness) -> CallInfo {
+    let effects = harness.later(LIMITS.call);
+    let Some(Effect::Answer {
+        answer: Answer::Failed { call, .. },
+        ..
+    }) = effects.last()
+    else {
+        panic!("{effects:?}");
+    };
+    call.clone()
+}
+
 /// The effects in a few words, to compare.
 fn in_short(effects: &[Effect]) -> String {
     let one = |effect: &Effect| match effect {
@@ -179,14 +192,7 @@ fn answers_of_releases_without_thread_ids_reach_their_calls() {
     let configured = json!({ "type": "session_configured", "session_id": "t" });
     harness.child(&plain_event(5, configured));
     harness.child(&plain_event(5, json!({ "type": "task_started" })));
-    let effects = harness.later(LIMITS.call);
-    let Some(Effect::Answer {
-        answer: Answer::Failed { call, .. },
-        ..
-    }) = effects.last()
-    else {
-        panic!("{effects:?}");
-    };
+    let call = timed_out(&mut harness);
     assert_eq!(call.thread.as_deref(), Some("t"));
     harness.child(&plain_event(5, json!({ "type": "turn_aborted" })));
     let params = json!({ "name": "codex-reply", "arguments": { "prompt": "x",
@@ -360,14 +366,7 @@ fn late_events_of_a_turn_belong_to_its_call() {
         &json!({"type": "agent_message", "message": "late"}),
     );
     assert_eq!(in_short(&harness.child(&late)), "event of 6");
-    let effects = harness.later(LIMITS.call);
-    let Some(Effect::Answer {
-        answer: Answer::Failed { call, .. },
-        ..
-    }) = effects.last()
-    else {
-        panic!("{effects:?}");
-    };
+    let call = timed_out(&mut harness);
     assert_eq!(call.partial, "");
 }
 
@@ -446,14 +445,7 @@ fn name_that_is_used_again_is_that_of_the_latest_turn() {
         let message = json!({"type": "agent_message", "message": "text"});
         let effects = harness.child(&event_of("2", under, "t", &message));
         assert_eq!(in_short(&effects), "event of 5");
-        let effects = harness.later(LIMITS.call);
-        let Some(Effect::Answer {
-            answer: Answer::Failed { call, .. },
-            ..
-        }) = effects.last()
-        else {
-            panic!("{effects:?}");
-        };
+        let call = timed_out(&mut harness);
         assert_eq!(call.partial, "text");
     }
 }
