@@ -54,7 +54,7 @@ struct PendingCall {
     /// The number of the session's turn.
     turn: u64,
     step: StepReporter,
-    /// Whether the call may have been executed, by this host or an earlier one.
+    /// Whether this host, or an earlier one, may have executed the call.
     has_begun: AtomicBool,
 }
 

@@ -161,7 +161,7 @@ fn in_plain_words(message: &str) -> String {
     }
 }
 
-/// What was expected, in plain words; `is_text` if a text stands there instead.
+/// What was expected, in plain words; `is_text` if the file has a text there.
 fn expected_words(expected: &str, is_text: bool) -> String {
     let words = match expected {
         "a sequence" => return "a list in brackets, as in [\"…\"]".to_owned(),

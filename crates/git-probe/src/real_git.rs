@@ -1,4 +1,4 @@
-//! What unit tests need to run the real git.
+//! Helpers of unit tests that run the real git.
 
 use std::path::Path;
 use std::time::Duration;

@@ -410,7 +410,7 @@ fn verb_tip(error: &clap::Error, read: &ArgMatches) -> Option<&'static str> {
     }
 }
 
-/// Whether an argument too many is probably the second word of a text for Codex.
+/// Whether an unexpected argument is probably the second word of a text for Codex.
 fn is_unquoted(error: &clap::Error, read: &ArgMatches) -> bool {
     let is_word = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) => !word.starts_with('-'),

@@ -120,7 +120,7 @@ fn act(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 impl Verb {
-    /// Whether the verb submits a job, which all settings concern.
+    /// Whether the verb submits a job: it then needs all settings to be right.
     fn submits(&self) -> bool {
         matches!(self, Self::Submit(_) | Self::Resume(_) | Self::Retry(_))
     }

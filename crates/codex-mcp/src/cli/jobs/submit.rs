@@ -37,7 +37,7 @@ use crate::doctor::brief::{CodexState, LoginState, brief};
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;
 
-/// How long each of the two programs that report the login may take. They take some 20 ms.
+/// The time limit of each of the two commands that report the login. They take some 20 ms.
 const LOGIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The most of a prompt that becomes the name of an unnamed task, in characters.
