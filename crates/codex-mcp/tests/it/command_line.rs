@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use testkit::Home;
 use testkit::process::signal;
-use testkit::wait::wait_for_blocking;
+use testkit::wait::wait_for;
 
 use crate::output::CommandOutput;
 
@@ -134,11 +134,11 @@ fn revoke_without_an_id_names_the_option_for_all() {
     assert_eq!(said.code, 0, "{}", said.stderr);
 }
 
-#[test]
-fn web_says_that_ctrl_c_ends_it() {
+#[tokio::test]
+async fn web_says_that_ctrl_c_ends_it() {
     let home = Home::new("");
     let log = home.root().join("stderr");
-    let mut web = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let mut web = tokio::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["web", "--listen", "127.0.0.1:0"])
         .env_clear()
         .envs(home.env())
@@ -146,14 +146,16 @@ fn web_says_that_ctrl_c_ends_it() {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(fs::File::create(&log).unwrap())
+        .kill_on_drop(true)
         .spawn()
         .unwrap();
-    wait_for_blocking("the hint of the page", || {
+    wait_for("the hint of the page", async || {
         let said = fs::read_to_string(&log).unwrap();
         said.contains("until Ctrl-C").then_some(())
-    });
-    signal(web.id(), Signal::SIGINT);
-    assert_eq!(web.wait().unwrap().code(), Some(130));
+    })
+    .await;
+    signal(web.id().unwrap(), Signal::SIGINT);
+    assert_eq!(web.wait().await.unwrap().code(), Some(130));
 }
 
 #[test]
