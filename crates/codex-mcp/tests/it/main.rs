@@ -67,7 +67,21 @@ macro_rules! on_each_release {
 }
 pub(crate) use on_each_release;
 
-/// The same without 0.104.0, whose sandbox does not protect `.git`, and which cannot demand a token.
+/// The same without 0.153.4, for what these two releases show as well. What the releases between
+/// them do is seen with `CODEX_MCP_TEST_CODEX`, which takes the place of the newest.
+macro_rules! on_oldest_and_newest {
+    ($($(#[$on_0_104_0:meta])* $name:ident),* $(,)?) => {
+        mod on_0_104_0 {
+            $(#[tokio::test] $(#[$on_0_104_0])* async fn $name() { super::$name("0.104.0").await; })*
+        }
+        mod on_the_newest {
+            $(#[tokio::test] async fn $name() { super::$name(testkit::codex::newest()).await; })*
+        }
+    };
+}
+pub(crate) use on_oldest_and_newest;
+
+/// Each release but 0.104.0, whose sandbox does not protect `.git`, and which cannot demand a token.
 macro_rules! on_both_releases {
     ($($name:ident),* $(,)?) => {
         mod on_0_153_4 { $(#[tokio::test] async fn $name() { super::$name("0.153.4").await; })* }

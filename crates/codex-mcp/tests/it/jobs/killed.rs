@@ -98,8 +98,8 @@ fn assert_all_ended(stage: &WorkerFixture, jobs: usize) {
 async fn jobs_on_sqlite_survive_killed_workers_and_never_overlap() {
     let stage = WorkerFixture::sqlite();
     let plan = KillPlan {
-        jobs: 2000,
-        kills: 40,
+        jobs: 500,
+        kills: 20,
         workers: 3,
     };
     run_under_kills(&stage, plan).await;

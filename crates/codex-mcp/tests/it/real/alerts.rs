@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use testkit::{McpClient, write_program};
 
 use super::sessions::Poller;
-use super::{CodexFixture, VERSION, on_each_release, structured};
+use super::{CodexFixture, VERSION, on_oldest_and_newest, structured};
 use crate::jobs::wait_for;
 use crate::notify::fake_web::{Answer, CERTIFICATE, WebServer};
 use crate::terminal::Terminal;
 
-on_each_release!(
+on_oldest_and_newest!(
     waiting_or_stalled_session_is_reported_once,
     stalled_job_is_reported_once,
     notifiers_of_the_settings_hear_of_jobs_and_runs_that_name_none,

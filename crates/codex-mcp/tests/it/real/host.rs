@@ -16,9 +16,9 @@ use super::{
     thread_of,
 };
 use crate::jobs::wait_for;
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 
-on_each_release!(
+on_oldest_and_newest!(
     clients_share_a_codex_and_its_sessions,
     session_outlives_its_client,
     call_of_a_client_that_has_gone_is_interrupted,

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use settings::store_access::Access;
 use uuid::Uuid;
 
-use super::{CodexFixture, assert_error, on_each_release, structured};
+use super::{CodexFixture, assert_error, on_oldest_and_newest, structured};
 use crate::jobs::{Worker, report, wait_for, wait_until};
 
-on_each_release!(
+on_oldest_and_newest!(
     question_is_shown_everywhere_and_answered_once,
     question_times_out_and_is_declined,
     refusal_that_ends_the_turn_is_told_as_such,

@@ -6,9 +6,9 @@ use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::{CodexFixture, assert_error, on_each_release, structured};
+use super::{CodexFixture, assert_error, on_oldest_and_newest, structured};
 
-on_each_release!(
+on_oldest_and_newest!(
     call_codex_without_sandbox_writes_and_records_no_trust,
     call_codex_applies_config_directories_and_network,
     tables_of_a_call_do_not_replace_variables_of_ours,

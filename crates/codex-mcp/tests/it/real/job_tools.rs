@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use testkit::postgres::{Durability, Postgres};
 use testkit::{McpClient, Signal};
 
-use super::{CodexFixture, VERSION, assert_error, on_each_release, structured, text};
+use super::{CodexFixture, VERSION, assert_error, on_oldest_and_newest, structured, text};
 use crate::SETSID;
 use crate::jobs::{Worker, wait_for_file};
 
-on_each_release!(
+on_oldest_and_newest!(
     job_outlives_its_client_and_is_continued,
     cancelled_job_ends_with_its_processes,
     progress_of_a_waiting_call_names_the_current_step,

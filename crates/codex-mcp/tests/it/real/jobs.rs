@@ -10,11 +10,11 @@ use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::json;
 use settings::store_access::Access;
 
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_oldest_and_newest};
 use crate::SETSID;
 use crate::jobs::{Worker, report, wait_for_file, wait_until};
 
-on_each_release!(
+on_oldest_and_newest!(
     cancelled_job_leaves_no_processes,
     job_is_done_and_reported,
     job_is_resumed_with_its_context,

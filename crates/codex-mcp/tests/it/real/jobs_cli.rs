@@ -4,9 +4,9 @@ use scripted_model::{Reply, Script};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{CodexFixture, on_each_release, said};
+use super::{CodexFixture, on_oldest_and_newest, said};
 
-on_each_release!(job_is_submitted_waited_for_shown_and_resumed);
+on_oldest_and_newest!(job_is_submitted_waited_for_shown_and_resumed);
 
 impl CodexFixture {
     /// Runs `codex-mcp jobs`, which must succeed; returns its stdout.

@@ -7,9 +7,11 @@ use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::json;
 use testkit::{Home, McpClient};
 
-use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
+use super::{
+    CodexFixture, assert_completed, assert_error, on_oldest_and_newest, structured, thread_of,
+};
 
-on_each_release!(
+on_oldest_and_newest!(
     missing_login_is_reported_before_the_first_prompt,
     missing_login_ends_a_run_before_its_first_turn,
     missing_login_fails_a_job_before_its_first_request,

@@ -64,7 +64,7 @@ use testkit::{Home, Launch, McpClient};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-use crate::{VERSION, on_each_release};
+use crate::{VERSION, on_each_release, on_oldest_and_newest};
 
 /// The limit for the end of all processes of a test, and how often they are looked at.
 const ENDING: Duration = Duration::from_secs(120);

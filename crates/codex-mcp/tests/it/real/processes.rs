@@ -8,10 +8,10 @@ use testkit::process::{Process, descendants, wait_until_gone};
 use testkit::{McpClient, Signal};
 
 use super::sessions::Poller;
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_oldest_and_newest};
 use crate::jobs::{wait_for, wait_for_file};
 
-on_each_release!(
+on_oldest_and_newest!(
     cancelled_call_ends_its_commands,
     background_terminal_ends_with_its_session,
     background_terminals_are_listed_and_ended,

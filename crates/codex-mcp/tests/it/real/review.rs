@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 
-use super::{CodexFixture, assert_completed, assert_error, on_each_release, structured, thread_of};
+use super::{
+    CodexFixture, assert_completed, assert_error, on_oldest_and_newest, structured, thread_of,
+};
 
 /// A review as models write it.
 fn answer(explanation: &str, comments: &[&str]) -> Reply {
@@ -112,7 +114,7 @@ fn assert_saw_the_branch(stage: &CodexFixture, base: &str, branch: &str, before:
     }
 }
 
-on_each_release!(
+on_oldest_and_newest!(
     review_since_a_base_at_a_shell_shows_comments,
     review_since_a_base_over_mcp_returns_comments,
     review_at_a_shell_shows_comments_and_changes_nothing,

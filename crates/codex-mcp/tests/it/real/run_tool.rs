@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use testkit::{McpClient, Signal};
 
 use super::job_tools::{call_ok, stage};
-use super::{CodexFixture, assert_error, on_each_release, structured, text};
+use super::{CodexFixture, assert_error, on_oldest_and_newest, structured, text};
 use crate::SETSID;
 use crate::jobs::{Worker, wait_for_file};
 
-on_each_release!(
+on_oldest_and_newest!(
     promising_run_is_nudged_into_work_while_the_caller_waits,
     cancelled_run_reports_its_partial_work,
 );

@@ -9,10 +9,10 @@ use testkit::{Launch, McpClient, write_program};
 use crate::trust;
 
 use super::{
-    CodexFixture, VERSION, assert_completed, assert_error, on_each_release, structured, text,
+    CodexFixture, VERSION, assert_completed, assert_error, on_oldest_and_newest, structured, text,
 };
 
-on_each_release!(
+on_oldest_and_newest!(
     instructions_and_model_reach_the_model,
     codex_config_applies_unless_the_caller_overrides_it,
     profile_is_applied,

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::CodexFixture;
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 use crate::setup::Setup;
 
 /// The limit of each wait.
@@ -97,7 +97,7 @@ pub(super) async fn run(fixture: &CodexFixture, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-on_each_release!(
+on_oldest_and_newest!(
     codex_exec_calls_a_tool_by_the_entry_of_setup,
     own_command_of_codex_makes_the_file,
 );

@@ -12,9 +12,9 @@ use testkit::wait::within;
 use testkit::{McpClient, Signal};
 use tokio::time::sleep;
 
-use super::{CodexFixture, on_each_release, structured};
+use super::{CodexFixture, on_oldest_and_newest, structured};
 
-on_each_release!(
+on_oldest_and_newest!(
     task_of_a_job_outlives_client_and_server,
     question_of_a_task_is_answered_over_a_new_server,
     yes_out_of_bounds_declines_the_question_of_a_task,

@@ -7,11 +7,11 @@ use testkit::Tmux;
 use testkit::process::signal;
 
 use super::sessions::Poller;
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_oldest_and_newest};
 use crate::jobs::wait_for;
 use crate::terminal::Terminal;
 
-on_each_release!(question_is_answered_by_keys);
+on_oldest_and_newest!(question_is_answered_by_keys);
 
 /// Clears the screen, and sets the title.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;evil\u{7}\u{9b}31m\u{202e}";

@@ -8,10 +8,10 @@ use testkit::process::signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::sessions::Poller;
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_oldest_and_newest};
 use crate::jobs::wait_for;
 
-on_each_release!(
+on_oldest_and_newest!(
     question_is_answered_at_a_terminal,
     session_is_steered_and_cancelled_at_a_terminal,
     thread_of_a_cancelled_session_is_free,

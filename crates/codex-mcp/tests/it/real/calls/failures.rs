@@ -5,10 +5,10 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 
 use super::CodexFixture;
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 use crate::runs::assert_failed;
 
-on_each_release!(
+on_oldest_and_newest!(
     full_context_window_is_reported,
     refused_login_is_reported_with_a_hint,
     unknown_model_is_reported,

@@ -8,10 +8,10 @@ use scripted_model::{Reply, Request as Asked, Script};
 use serde_json::json;
 
 use super::CodexFixture;
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 use crate::runs::{assert_failed, assert_said};
 
-on_each_release!(
+on_oldest_and_newest!(
     prompt_is_answered,
     profile_and_overrides_apply,
     prompt_of_any_form_arrives_unchanged,

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::CodexFixture;
 use crate::SETSID;
 use crate::jobs::{kill_codex, wait_for, wait_for_file};
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 use crate::runs::{assert_failed, assert_said};
 
-on_each_release!(
+on_oldest_and_newest!(
     cancelled_job_leaves_the_commands_of_others_alone,
     job_of_a_killed_codex_is_lost,
     too_long_prompt_is_refused_before_the_turn,

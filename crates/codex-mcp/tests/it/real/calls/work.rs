@@ -10,10 +10,10 @@ use scripted_model::{Patch, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
 use super::CodexFixture;
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 use crate::runs::{assert_failed, assert_said};
 
-on_each_release!(
+on_oldest_and_newest!(
     session_is_resumed_with_its_context,
     unknown_session_is_an_error,
     changes_of_the_job_are_told_from_earlier_ones,

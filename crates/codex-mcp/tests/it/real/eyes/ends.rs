@@ -4,7 +4,7 @@ use testkit::process::wait_until_gone;
 
 use super::*;
 
-on_each_release!(
+on_oldest_and_newest!(
     quit_command_ends_the_wrapper,
     ctrl_c_ends_the_wrapper,
     signal_ends_the_wrapper_and_codex,

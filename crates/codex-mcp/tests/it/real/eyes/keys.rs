@@ -2,7 +2,7 @@
 
 use super::*;
 
-on_each_release!(
+on_oldest_and_newest!(
     keys_and_pastes_reach_codex,
     colours_are_passed_on_unchanged,
     codex_can_be_stopped_and_continued,

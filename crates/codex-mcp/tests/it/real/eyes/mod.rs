@@ -22,7 +22,7 @@ use testkit::process::Process;
 use testkit::{Tmux, write_program};
 use tokio::time::sleep;
 
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_each_release, on_oldest_and_newest};
 
 /// The initial size of the terminal.
 const COLUMNS: u16 = 100;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-on_each_release!(
+on_oldest_and_newest!(
     #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     requested_picture_is_attached_after_a_restart,
     #[cfg_attr(portable, ignore = "only /proc tells the conversation")]

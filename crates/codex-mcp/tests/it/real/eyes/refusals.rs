@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::*;
 
-on_each_release!(
+on_oldest_and_newest!(
     unsuitable_files_are_refused_as_pictures,
     #[cfg_attr(portable, ignore = "only /proc tells the conversation")]
     removed_picture_is_reported_after_the_restart,

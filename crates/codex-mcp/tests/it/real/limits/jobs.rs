@@ -11,9 +11,9 @@ use testkit::wait::{wait_for, within};
 use tokio::time::timeout;
 
 use super::{Account, LATER, Reset, answers_in_parallel, limited_for_ever, limited_until, stage};
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 
-on_each_release!(
+on_oldest_and_newest!(
     job_that_reads_100_percent_tries_its_turn,
     job_beyond_100_percent_tries_no_turn,
     job_of_a_model_with_a_limit_of_its_own_does_not_wait_for_the_account,

@@ -5,9 +5,9 @@ use serde_json::json;
 use testkit::wait::within;
 
 use super::{Account, LATER, Reset, limited_until, stage, structured};
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 
-on_each_release!(
+on_oldest_and_newest!(
     run_of_a_used_up_account_waits,
     run_that_fails_for_another_reason_does_not_wait,
 );

@@ -11,9 +11,9 @@ use super::{
     Account, LATER, Reset, SOON, answers_in_parallel, limited_for_ever, limited_until,
     login_of_chatgpt, stage, structured,
 };
-use crate::real::on_each_release;
+use crate::real::on_oldest_and_newest;
 
-on_each_release!(
+on_oldest_and_newest!(
     job_of_a_used_up_account_waits_for_the_reset,
     job_whose_model_is_used_up_waits_for_the_reset_of_the_model,
     turn_that_hits_the_limit_is_repeated_after_the_reset,

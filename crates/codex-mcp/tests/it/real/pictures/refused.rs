@@ -6,11 +6,11 @@ use std::os::unix::fs::symlink;
 use scripted_model::{Reply, Script};
 use serde_json::json;
 
-use super::super::{CodexFixture, assert_completed, on_each_release};
+use super::super::{CodexFixture, assert_completed, on_oldest_and_newest};
 use super::request_picture;
 use crate::png::{declared, png};
 
-on_each_release!(
+on_oldest_and_newest!(
     refusal_is_returned_and_the_turn_continues,
     hostile_picture_is_refused_and_the_turn_continues,
 );

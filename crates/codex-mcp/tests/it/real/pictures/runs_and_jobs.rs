@@ -5,10 +5,10 @@ use std::fs;
 use serde_json::{Value, json};
 use testkit::McpClient;
 
-use super::super::{CodexFixture, on_each_release, structured};
+use super::super::{CodexFixture, on_oldest_and_newest, structured};
 use super::{SEEN, look_at, looking_model};
 
-on_each_release!(
+on_oldest_and_newest!(
     run_at_a_shell_gets_its_requested_picture,
     jobs_get_their_requested_pictures,
     calls_of_our_tools_are_steps_of_a_job,

@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use image::{DynamicImage, ImageFormat, RgbImage};
 use serde_json::json;
 
-use super::super::{CodexFixture, assert_completed, on_each_release, thread_of};
+use super::super::{CodexFixture, assert_completed, on_oldest_and_newest, thread_of};
 use super::{SEEN, look_at, looking_model};
 
-on_each_release!(large_pictures_are_scaled_down);
+on_oldest_and_newest!(large_pictures_are_scaled_down);
 
 /// A picture of noise, which does not compress.
 fn noise(width: u32, height: u32) -> Vec<u8> {

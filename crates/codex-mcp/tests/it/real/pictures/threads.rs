@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use testkit::McpClient;
 
 use super::super::sessions::Poller;
-use super::super::{CodexFixture, assert_completed, on_each_release, text, thread_of};
+use super::super::{CodexFixture, assert_completed, on_oldest_and_newest, text, thread_of};
 use super::{SEEN, look_at, looking_model};
 
-on_each_release!(
+on_oldest_and_newest!(
     thread_gets_its_requested_picture,
     resumed_thread_gets_its_requested_picture,
     session_and_its_fork_get_their_requested_pictures,

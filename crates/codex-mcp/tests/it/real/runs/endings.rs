@@ -12,13 +12,13 @@ use testkit::Signal;
 use testkit::process::{signal, wait_until_gone};
 use tokio::process::Child;
 
-use super::super::{CodexFixture, on_each_release};
+use super::super::{CodexFixture, on_oldest_and_newest};
 use super::{commit, wait_while_running};
 
 /// How long Codex may outlive a run that a second signal has ended.
 const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
-on_each_release!(
+on_oldest_and_newest!(
     ctrl_c_reports_partial_work,
     run_continues_an_existing_thread,
     grant_ends_with_its_run,

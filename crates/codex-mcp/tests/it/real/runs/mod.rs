@@ -11,7 +11,7 @@ use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::{CodexFixture, on_each_release};
+use super::{CodexFixture, on_oldest_and_newest};
 use crate::jobs::wait_for;
 
 /// A part of the prompt that follows a turn of words only.
@@ -184,7 +184,7 @@ fn promising_model(work: Reply) -> Script {
         .otherwise([Reply::say("Acknowledged, I will do it when ready.")])
 }
 
-on_each_release!(
+on_oldest_and_newest!(
     promise_without_work_is_nudged,
     commit_criteria_allow_to_commit,
     failed_turn_is_followed_by_a_recovery,

@@ -6,10 +6,10 @@ use scripted_model::{Gate, Reply, Request, Script, Shell};
 use testkit::Signal;
 use testkit::process::signal;
 
-use super::super::{CodexFixture, on_each_release};
+use super::super::{CodexFixture, on_oldest_and_newest};
 use super::{NUDGE, commit, wait_while_running};
 
-on_each_release!(
+on_oldest_and_newest!(
     hanging_turn_is_interrupted_and_the_next_one_continues,
     killed_codex_fails_its_turn_and_the_thread_continues,
     unapproved_command_is_denied_and_reported,

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use testkit::wait::within;
 
 use super::Poller;
-use crate::real::{CodexFixture, on_each_release};
+use crate::real::{CodexFixture, on_oldest_and_newest};
 
-on_each_release!(
+on_oldest_and_newest!(
     untrusted_policy_asks_before_a_command,
     file_change_is_decided,
     unoffered_decision_is_refused_and_the_question_stays,

@@ -6,9 +6,9 @@ use scripted_model::{Patch, Reply, Script, Usage};
 use serde_json::{Value, json};
 
 use super::Poller;
-use crate::real::{CodexFixture, on_each_release};
+use crate::real::{CodexFixture, on_oldest_and_newest};
 
-on_each_release!(
+on_oldest_and_newest!(
     final_answer_is_whole_in_every_mode,
     events_and_results_have_the_members_of_the_npm_package,
     result_has_usage_plan_and_changed_files,

@@ -10,12 +10,12 @@ use testkit::process::{Process, wait_until_gone};
 use testkit::wait::{wait_for, within};
 
 use super::Poller;
-use crate::real::{CodexFixture, on_each_release, structured};
+use crate::real::{CodexFixture, on_oldest_and_newest, structured};
 
 /// The limit of each wait.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-on_each_release!(
+on_oldest_and_newest!(
     many_sessions_share_one_app_server,
     reply_after_a_crash_continues_the_thread,
     thread_of_plain_codex_is_resumed,

@@ -10,10 +10,10 @@ use testkit::wait::within;
 use super::turns::{finish, of_another_host, result_of_task, waiting_task, with_tasks};
 use super::{CodexFixture, TIME_LIMIT, begin, get, kill, questions, until};
 use crate::jobs::wait_for;
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 use crate::real::{assert_completed, assert_error, structured, thread_of};
 
-on_each_release!(task_of_a_stopped_host_has_ended,);
+on_oldest_and_newest!(task_of_a_stopped_host_has_ended,);
 
 /// The next host tells the end of a task that the last one had.
 async fn task_of_a_stopped_host_has_ended(release: &str) {

@@ -7,10 +7,10 @@ use testkit::McpClient;
 use super::{
     CodexFixture, EXTENSION, begin, capabilities, client_of, get, job_in, questions, stage,
 };
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 use crate::real::{assert_completed, structured};
 
-on_each_release!(
+on_oldest_and_newest!(
     each_change_of_a_codex_task_is_reported,
     end_of_a_job_is_reported,
 );

@@ -12,10 +12,10 @@ use testkit::process::Process;
 use super::{CodexFixture, EXTENSION, TIME_LIMIT, begin, cancel_during_a_command, capabilities};
 use super::{get, kill, questions, until};
 use crate::jobs::wait_for;
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 use crate::real::{assert_completed, assert_error, structured, text, thread_of};
 
-on_each_release!(
+on_oldest_and_newest!(
     task_of_codex_has_the_result_of_the_plain_call,
     task_of_a_failed_turn_has_the_error_of_the_plain_call,
     question_of_a_codex_task_is_answered_over_a_new_server,

@@ -3,10 +3,10 @@
 use scripted_model::{Reply, Request, Script};
 use serde_json::{Value, json};
 
-use super::super::{CodexFixture, on_each_release, text};
+use super::super::{CodexFixture, on_oldest_and_newest, text};
 use super::{inbox, make_team, on_both_backends};
 
-on_each_release!(thread_writes_to_its_team_during_a_turn);
+on_oldest_and_newest!(thread_writes_to_its_team_during_a_turn);
 
 fn writing_model() -> Script {
     let answer =

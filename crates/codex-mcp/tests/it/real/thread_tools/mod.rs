@@ -16,10 +16,10 @@ use testkit::process::{Process, descendants};
 use testkit::{McpClient, Signal};
 
 use super::sessions::Poller;
-use super::{CodexFixture, VERSION, assert_completed, on_each_release, structured, thread_of};
+use super::{CodexFixture, VERSION, assert_completed, on_oldest_and_newest, structured, thread_of};
 use crate::png::png;
 
-on_each_release!(
+on_oldest_and_newest!(
     tools_outlive_restart_fork_and_crash,
     concurrent_tool_calls_get_their_own_answers,
     wrong_arguments_are_reported_to_the_model,

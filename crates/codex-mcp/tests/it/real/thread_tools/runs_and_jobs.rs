@@ -9,10 +9,10 @@ use testkit::process::{Process, descendants};
 use testkit::{McpClient, Signal};
 
 use super::super::sessions::Poller;
-use super::super::{CodexFixture, on_each_release, structured};
+use super::super::{CodexFixture, on_oldest_and_newest, structured};
 use super::{calling_model, client, mail, picture, team, write_to_lead};
 
-on_each_release!(
+on_oldest_and_newest!(
     runs_and_jobs_write_in_the_name_of_their_member,
     tools_of_runs_and_jobs_outlive_resume_fork_and_crash,
     run_or_job_in_a_thread_begun_without_tools_warns,

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::{TIME_LIMIT, WebFixture};
 use crate::jobs::wait_for;
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 use crate::real::job_tools;
 use crate::real::team::{make_team, put_mail};
 use testkit::http::{Event, Events, Request};
 use testkit::process::{signal, wait_until_gone};
 
-on_each_release!(client_of_http_calls_codex_and_is_asked);
+on_oldest_and_newest!(client_of_http_calls_codex_and_is_asked);
 
 const ACCEPT: &str = "application/json, text/event-stream";
 

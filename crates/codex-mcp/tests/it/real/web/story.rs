@@ -9,11 +9,11 @@ use tokio::time::sleep;
 
 use super::{WebFixture, start_session, work};
 use crate::jobs::wait_for;
-use crate::on_each_release;
+use crate::on_oldest_and_newest;
 use crate::real::CodexFixture;
 use crate::real::sessions::Poller;
 
-on_each_release!(question_is_answered_on_the_page, cost_of_a_session_is_shown);
+on_oldest_and_newest!(question_is_answered_on_the_page, cost_of_a_session_is_shown);
 
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
 
