@@ -1,5 +1,6 @@
 //! Forms, and the responses after an action.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use axum::Json;
@@ -14,7 +15,7 @@ use crate::refusal::Refusal;
 /// The response to a form: JSON for the script and for programs, or the page again for a form
 /// without script.
 pub(crate) struct Done {
-    words: &'static str,
+    words: Cow<'static, str>,
     /// The page on which to go on.
     address: String,
     /// Whether the script has to load that page.
@@ -24,16 +25,16 @@ pub(crate) struct Done {
 impl Done {
     pub(crate) fn on(address: String, words: &'static str) -> Self {
         Self {
-            words,
+            words: words.into(),
             address,
             is_elsewhere: false,
         }
     }
 
     /// A response after which the script also has to load another page.
-    pub(crate) fn elsewhere(address: String, words: &'static str) -> Self {
+    pub(crate) fn elsewhere(address: String, words: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            words,
+            words: words.into(),
             address,
             is_elsewhere: true,
         }

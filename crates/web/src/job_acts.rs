@@ -93,7 +93,17 @@ pub(crate) async fn start_run(
             sandbox: text("sandbox")?,
             criteria: criteria(&fields)?,
         };
-        Ok(submitted(&app.board.start_run(new).await?))
+        let run = app.board.start_run(new).await?;
+        Ok(match app.board.missing_login().await {
+            Some(login) => Done::elsewhere(
+                format!("/jobs/{run}"),
+                format!(
+                    "Submitted. Codex has no login, without which the run will fail: run `{login}`, \
+                     then submit it again."
+                ),
+            ),
+            None => submitted(&run),
+        })
     };
     respond(done.await, &headers)
 }

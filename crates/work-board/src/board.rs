@@ -334,6 +334,11 @@ impl WorkBoard {
         self.program.retry(job).await
     }
 
+    /// The command that logs Codex in, if it has no login, without which new jobs fail.
+    pub async fn missing_login(&self) -> Option<String> {
+        self.program.missing_login().await
+    }
+
     /// The ID of a session that has just begun, when a host has it.
     async fn begun(&self, answer: &Value) -> Result<String, ActError> {
         let id = answer["sessionId"]

@@ -1,4 +1,5 @@
-//! The interface to the program: its records of threads, and submitting a job again.
+//! The interface to the program: its records of threads, its login, and submitting a job
+//! again.
 
 use std::time::SystemTime;
 
@@ -37,6 +38,9 @@ pub trait Program: Send + Sync {
 
     /// Submits a job or run that has ended once more, and returns the ID of the new one.
     fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, RetryError>>;
+
+    /// The command that logs Codex in, if it has no login, without which new jobs fail.
+    fn missing_login(&self) -> BoxFuture<'static, Option<String>>;
 }
 
 /// A job was not submitted again.

@@ -97,6 +97,13 @@ impl Program for Configured {
             jobs::retry(config, &job).await.map_err(retry_error)
         })
     }
+
+    fn missing_login(&self) -> BoxFuture<'static, Option<String>> {
+        Box::pin(async {
+            let config = settings::load(Flags::default()).ok()?;
+            jobs::missing_login(&config).await
+        })
+    }
 }
 
 fn load() -> Result<Config, String> {

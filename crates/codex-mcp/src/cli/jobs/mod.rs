@@ -5,6 +5,7 @@ mod cancel;
 pub(super) mod failure;
 mod find;
 mod list;
+mod login;
 mod logs;
 mod next_step;
 mod prune;
@@ -36,6 +37,7 @@ pub(in crate::cli) use failure::Failure;
 use failure::exit;
 
 pub(super) use cancel::cancel;
+pub(super) use login::missing_login;
 pub(super) use logs::{LogForm, logs};
 pub(super) use resume::retry;
 pub(super) use steer::steer;

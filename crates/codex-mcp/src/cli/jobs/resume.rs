@@ -88,29 +88,30 @@ impl Args {
                 ..spec
             },
         };
-        let jobs = jobs_like(&job, config);
-        self.submit_options.submit_job(&jobs, spec).await
+        let config = config_of(&job, config);
+        self.submit_options.submit_job(&config, spec).await
     }
 }
 
 impl RetryArgs {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
         let job = find::job(&super::service(&config), &self.job).await?;
-        match Again::of(&job, config)? {
-            Again::Job(jobs, spec) => self.submit_options.submit_job(&jobs, spec).await,
-            Again::Run(jobs, spec) => self.submit_options.submit_run(&jobs, spec).await,
+        let config = config_of(&job, config);
+        match Again::of(&job, &config)? {
+            Again::Job(spec) => self.submit_options.submit_job(&config, spec).await,
+            Again::Run(spec) => self.submit_options.submit_run(&config, spec).await,
         }
     }
 }
 
-/// A job or run that is to be submitted again, and where.
+/// A job or run that is to be submitted again.
 enum Again {
-    Job(Jobs, JobSpec),
-    Run(Jobs, RunJobSpec),
+    Job(JobSpec),
+    Run(RunJobSpec),
 }
 
 impl Again {
-    fn of(job: &Job, config: Config) -> Result<Self, Failure> {
+    fn of(job: &Job, config: &Config) -> Result<Self, Failure> {
         if job.origin == Origin::Unproven {
             return Err(not_ours(job, "tried again"));
         }
@@ -125,22 +126,24 @@ impl Again {
                 task_name,
                 retry: job.request.retry,
             };
-            return Ok(Self::Run(jobs_like(job, config), spec));
+            return Ok(Self::Run(spec));
         }
         let spec = JobSpec {
             task_name,
-            ..spec(job, &config)?
+            ..spec(job, config)?
         };
-        Ok(Self::Job(jobs_like(job, config), spec))
+        Ok(Self::Job(spec))
     }
 }
 
 /// Submits a job once more, and returns the ID of the new one.
 pub(in crate::cli) async fn retry(config: Config, job: &JobPrefix) -> Result<JobId, Failure> {
     let job = find::job(&super::service(&config), job).await?;
-    let submitted = match Again::of(&job, config)? {
-        Again::Job(jobs, spec) => jobs.submit(spec).await?,
-        Again::Run(jobs, spec) => jobs.submit_run(spec).await?,
+    let config = config_of(&job, config);
+    let jobs = super::service(&config);
+    let submitted = match Again::of(&job, &config)? {
+        Again::Job(spec) => jobs.submit(spec).await?,
+        Again::Run(spec) => jobs.submit_run(spec).await?,
     };
     Ok(submitted.job)
 }
@@ -246,15 +249,15 @@ fn has_ended(job: &Job, to_be: &str) -> Result<(), Failure> {
     }
 }
 
-/// The job must use the CODEX_HOME that holds the session.
-fn jobs_like(job: &Job, mut config: Config) -> Jobs {
+/// The configuration for a job like this one, which must use the CODEX_HOME that holds the session.
+fn config_of(job: &Job, mut config: Config) -> Config {
     let is_ours = job.is_of_machine(&machine::name(), &config.jobs.store.value);
     if let Some(codex_home) = &job.request.codex_home
         && is_ours
     {
         config.codex_home = codex_home.into();
     }
-    super::service(&config)
+    config
 }
 
 /// Rebuilds the spec of a job.

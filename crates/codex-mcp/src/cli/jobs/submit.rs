@@ -26,19 +26,16 @@ use settings::Config;
 
 use super::failure::Failure;
 use super::find::short;
+use super::login::{job_may_do_without, missing_login, run_may_do_without};
 use super::wait::{self, EventsFrom, OutputForm};
 use super::watcher::no_worker_warning;
 use crate::cli::prompt;
 use crate::cli::stored::complain;
 use crate::cli::table::shortened;
 use crate::cli::values::{number_within, one_of, profile as profile_name};
-use crate::doctor::brief::{CodexState, LoginState, brief};
 
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: u64 = 1 << 20;
-
-/// The time limit of each of the two commands that report the login. They take some 20 ms.
-const LOGIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The most of a prompt that becomes the name of an unnamed task, in characters.
 const NAME: usize = 40;
@@ -196,42 +193,7 @@ impl Args {
     pub(super) async fn act(&self, config: &Config) -> Result<ExitCode, Failure> {
         let prompt = prompt::read(self.prompt.as_deref(), LONGEST_TEXT)?;
         let spec = self.spec(prompt, config)?;
-        let jobs = super::service(config);
-        let code = self.submit_options.submit_job(&jobs, spec).await?;
-        // With `--wait`, the outcome reports the missing login.
-        if !self.submit_options.wait
-            && let Some(login) = self.missing_login(config).await
-        {
-            complain(
-                "hint",
-                &format!(
-                    "Codex has no login, without which the job will fail. Run `{login}`; then \
-                     `codex-mcp jobs retry` submits a failed job again"
-                ),
-            );
-        }
-        Ok(code)
-    }
-
-    /// The command that logs Codex in, if the job needs a login and there is none. A profile, a key
-    /// of the configuration or a thread may name a provider that needs none, and the jobs of a
-    /// database may be run by another machine.
-    async fn missing_login(&self, config: &Config) -> Option<String> {
-        let may_do_without = self.profile.is_some()
-            || self.thread.is_some()
-            || self.continue_latest
-            || self.config.iter().any(|(key, _)| key == "model_provider")
-            || config.jobs.store.value.path().is_none();
-        if may_do_without {
-            return None;
-        }
-        match brief(config, LOGIN_LIMIT).await {
-            CodexState::Found {
-                login: LoginState::Missing(command),
-                ..
-            } => Some(command),
-            _ => None,
-        }
+        self.submit_options.submit_job(config, spec).await
     }
 
     fn spec(&self, prompt: String, config: &Config) -> Result<JobSpec, Failure> {
@@ -304,21 +266,31 @@ fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
 
 impl SubmitOptions {
     /// Submits a job, and prints its ID or waits for it.
-    pub(super) async fn submit_job(&self, jobs: &Jobs, spec: JobSpec) -> Result<ExitCode, Failure> {
+    pub(super) async fn submit_job(
+        &self,
+        config: &Config,
+        spec: JobSpec,
+    ) -> Result<ExitCode, Failure> {
         let name = self.name.clone().or_else(|| spec.task_name.clone());
         let spec = JobSpec {
             task_name: name.or_else(|| beginning(&spec.prompt)),
             timeout: self.timeout.unwrap_or(spec.timeout),
             ..spec
         };
+        let may_do_without_login = job_may_do_without(&spec);
+        let jobs = super::service(config);
         let submitted = jobs.submit(spec).await?;
-        self.report_or_wait(jobs, &submitted).await
+        let code = self.report_or_wait(&jobs, &submitted).await?;
+        if !may_do_without_login {
+            self.hint_at_login(config).await;
+        }
+        Ok(code)
     }
 
     /// Submits a run; its timeout is that of all its turns together.
     pub(super) async fn submit_run(
         &self,
-        jobs: &Jobs,
+        config: &Config,
         spec: RunJobSpec,
     ) -> Result<ExitCode, Failure> {
         let mut spec = RunJobSpec {
@@ -334,8 +306,29 @@ impl SubmitOptions {
             let wrong = |error| Failure::Cannot(format!("--timeout: {error}"));
             spec.run.limits = limits.map_err(wrong)?;
         }
+        let may_do_without_login = run_may_do_without(&spec.run);
+        let jobs = super::service(config);
         let submitted = jobs.submit_run(spec).await?;
-        self.report_or_wait(jobs, &submitted).await
+        let code = self.report_or_wait(&jobs, &submitted).await?;
+        if !may_do_without_login {
+            self.hint_at_login(config).await;
+        }
+        Ok(code)
+    }
+
+    /// Prints a hint if Codex has no login. With `--wait`, the outcome reports that.
+    async fn hint_at_login(&self, config: &Config) {
+        if !self.wait
+            && let Some(login) = missing_login(config).await
+        {
+            complain(
+                "hint",
+                &format!(
+                    "Codex has no login, without which the job will fail. Run `{login}`; then \
+                     `codex-mcp jobs retry` submits a failed job again"
+                ),
+            );
+        }
     }
 
     async fn report_or_wait(

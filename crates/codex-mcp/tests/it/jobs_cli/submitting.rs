@@ -58,16 +58,17 @@ async fn job_is_submitted_with_the_defaults_of_the_shell() {
 async fn job_without_a_login_is_submitted_with_a_hint() {
     let stage = JobsFixture::new().await;
     let codex = stage.home.root().join("codex-program");
-    let submit = |args: &[&str], login: &str| {
+    let run = |args: &[&str], login: &str| {
         let text = format!(
             "#!/bin/sh\ncase $1 in\n--version) echo 'codex-cli 0.171.0' ;;\n\
              login) {login} ;;\n*) exit 2 ;;\nesac\n"
         );
         write_program(&codex, &text);
-        let mut command = stage.command(&[&["submit", "p"], args].concat());
+        let mut command = stage.command(args);
         let output = command.env("CODEX_MCP_CODEX_BIN", &codex).output();
         CommandOutput::from(output.unwrap())
     };
+    let submit = |args: &[&str], login: &str| run(&[&["submit", "p"], args].concat(), login);
     let logged_out = "echo 'Not logged in' >&2; exit 1";
     let output = submit(&[], logged_out);
     assert_eq!(output.code, 0, "{}", output.stderr);
@@ -80,6 +81,14 @@ async fn job_without_a_login_is_submitted_with_a_hint() {
     let told: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(told["status"], "queued");
     assert!(output.stderr.contains(&login), "{}", output.stderr);
+
+    let ended = stage.queued("again").await;
+    stage.stdout_of(&["cancel", ended.as_str()]);
+    let output = run(&["retry", ended.as_str()], logged_out);
+    assert_eq!(stage.printed(&output.stdout).await.request.prompt, "again");
+    assert!(output.stderr.contains(&login), "{}", output.stderr);
+    let output = run(&["retry", ended.as_str()], "echo 'Logged in using ChatGPT'");
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
 
     let provider = ["--config", "model_provider=own"];
     for (args, login) in [

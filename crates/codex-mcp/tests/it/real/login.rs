@@ -22,7 +22,7 @@ on_oldest_and_newest!(
 );
 
 /// A Codex with its built-in provider, at the address of a scripted model.
-async fn stage(release: &str) -> CodexFixture {
+pub(super) async fn stage(release: &str) -> CodexFixture {
     let script = Script::new().otherwise([Reply::say("hello")]);
     let model = ScriptedModel::start(script).await.unwrap();
     let config = format!(

@@ -1,11 +1,14 @@
 //! Jobs and runs on the page.
 
+use std::fs;
+
 use scripted_model::{Gate, Patch, Reply, Script, Shell};
 use serde_json::Value;
 
 use super::WebFixture;
 use super::story::{between, decision};
 use crate::jobs::wait_for;
+use crate::real::login;
 
 impl WebFixture {
     /// Submits a job at a shell; returns its address on the page.
@@ -123,9 +126,22 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
         ("commits", ""),
         ("command", "test -s made.txt"),
     ];
-    let wrong = [("task", "t"), ("directory", "/no/such"), ("sandbox", "x")];
-    let refused = web.post("/runs", &wrong).await;
-    assert_eq!(refused.status, 400, "{refused:?}");
+    let file = web.stage.file("file");
+    fs::write(&file, "").unwrap();
+    for (directory, sandbox, why) in [
+        ("/no/such", "read-only", "there is no directory /no/such"),
+        (file.to_str().unwrap(), "read-only", "there is no directory"),
+        (directory, "x", "sandbox"),
+    ] {
+        let wrong = [
+            ("task", "t"),
+            ("directory", directory),
+            ("sandbox", sandbox),
+        ];
+        let refused = web.post("/runs", &wrong).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.body.contains(why), "{refused:?}");
+    }
     let started = web.post("/runs", &fields).await;
     assert_eq!(started.status, 200, "{started:?}");
     let address = started.json()["address"].as_str().unwrap().to_owned();
@@ -137,5 +153,25 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
         let item = format!(">met</span> <code>{met}<");
         assert!(list.contains(&item), "{list}");
     }
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn run_without_a_login_is_submitted_with_a_hint() {
+    let web = WebFixture::on(login::stage(testkit::codex::newest()).await).await;
+    let directory = web.stage.home.work();
+    let fields = [
+        ("task", "t"),
+        ("directory", directory.to_str().unwrap()),
+        ("sandbox", "read-only"),
+    ];
+    let started = web.post("/runs", &fields).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    for words in ["Codex has no login", " login`"] {
+        assert!(started.body.contains(words), "{started:?}");
+    }
+    let address = started.json()["address"].as_str().unwrap().to_owned();
+    web.job_in(&address, "failed").await;
+    assert_eq!(web.stage.model.request_count(), 0);
     web.finish().await;
 }

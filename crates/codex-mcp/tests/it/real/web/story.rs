@@ -230,12 +230,18 @@ async fn session_is_started_steered_and_ended_on_the_page() {
         .post("/sessions", &[("prompt", " "), ("directory", directory)])
         .await;
     assert_eq!(missing.status, 400, "{missing:?}");
-    let fields = [
-        ("prompt", "first"),
-        ("directory", directory),
-        ("sandbox", "read-only"),
-        ("approvals", "on-request"),
-    ];
+    let fields = |directory| {
+        [
+            ("prompt", "first"),
+            ("directory", directory),
+            ("sandbox", "read-only"),
+            ("approvals", "on-request"),
+        ]
+    };
+    let nowhere = web.post("/sessions", &fields("/no/such")).await;
+    assert_eq!(nowhere.status, 400, "{nowhere:?}");
+    assert!(nowhere.body.contains("/no/such"), "{nowhere:?}");
+    let fields = fields(directory);
     let started = web.post("/sessions", &fields).await;
     assert_eq!(started.status, 200, "{started:?}");
     let path = started.json()["address"].as_str().unwrap().to_owned();
