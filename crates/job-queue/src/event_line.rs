@@ -20,6 +20,7 @@ pub fn line(event: &StoredEvent) -> Option<String> {
         Err(_) => match event.kind.as_str() {
             "codex-mcp/attempt" => "[its worker or Codex was lost, and it is run again]".to_owned(),
             "codex-mcp/cut" => "[there was more than is kept]".to_owned(),
+            "codex-mcp/unreadable" => "[an event that cannot be read]".to_owned(),
             "codex-mcp/dropped" => format!("[{} events are missing here]", dropped(&event.data)),
             kind => run_event(&event.data).unwrap_or_else(|| format!("[{kind}]")),
         },
@@ -248,6 +249,11 @@ mod tests {
         assert_eq!(step.as_deref(), Some("make test"));
         let thread = told("x", &json!({"type": "thread.started", "thread_id": "0"}));
         assert_eq!(thread.as_deref(), Some("thread 0"));
+        let unreadable = told("codex-mcp/unreadable", &json!({"unreadable": "data"}));
+        assert_eq!(
+            unreadable.as_deref(),
+            Some("[an event that cannot be read]")
+        );
         let cut = told("codex-mcp/cut", &json!({"most_events": 1}));
         assert_eq!(cut.as_deref(), Some("[there was more than is kept]"));
         assert_eq!(

@@ -1,8 +1,11 @@
 //! The events of jobs, in order.
 
 use std::ops::RangeInclusive;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::cells::{count, readable};
+use serde_json::json;
+
+use super::cells::{count, moment, readable};
 use super::columns::bounded;
 use super::error::Fault;
 use super::pool::Purpose;
@@ -17,6 +20,9 @@ pub const MOST_EVENTS: u32 = 100_000;
 
 /// The kind of the event that marks the limit.
 const CUT: &str = "codex-mcp/cut";
+
+/// The kind of the event in place of one that cannot be read.
+const UNREADABLE: &str = "codex-mcp/unreadable";
 
 /// How many events one statement inserts. SQLite allows 32,766 parameters in a statement.
 const AT_ONCE: usize = 200;
@@ -73,31 +79,36 @@ impl JobStore {
     }
 
     /// The first events of a job after the number `after`, oldest first: at most `limit`, and only some
-    /// MiB. There are none if there are no more, or if the job is missing.
+    /// MiB. There are none if there are no more, or if the job is missing. In place of one that cannot
+    /// be read is one that says so; if not even its number can be read, it is the last one.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], also if one of them cannot be read: callers read on after the last one.
+    /// [`StoreError`].
     pub async fn events(
         &self,
         job: &JobId,
         after: u32,
         limit: u32,
     ) -> Result<Vec<StoredEvent>, StoreError> {
+        if after == u32::MAX {
+            return Ok(Vec::new());
+        }
         let sql = "SELECT sequence, CAST(OCTET_LENGTH(data) AS BIGINT) AS size FROM codex_events \
                    WHERE job = (SELECT seq FROM codex_jobs WHERE id = $1) AND sequence > $2 \
                    ORDER BY sequence LIMIT $3";
         let look = async |connection: &mut Connection| {
             let values = vec![job.as_str().into(), after.into(), limit.into()];
             let rows = connection.rows(sql, values).await?;
-            rows.iter()
-                .map(number_and_size)
-                .collect::<Result<Vec<_>, Fault>>()
+            let sizes = readable(&rows, number_and_size)?;
+            Ok::<_, Fault>((sizes, rows.is_empty()))
         };
-        let sizes = reading!(self, look)?;
+        let (sizes, is_end) = reading!(self, look)?;
         match parts(&sizes).first() {
             Some(first) => self.part(job, first, all).await,
-            None => Ok(Vec::new()),
+            None if is_end => Ok(Vec::new()),
+            // Numbers that are out of range follow all others.
+            None => Ok(vec![unreadable(u32::MAX, UNIX_EPOCH, "sequence")]),
         }
     }
 
@@ -192,7 +203,28 @@ impl JobStore {
 }
 
 fn all(rows: &[Row]) -> Result<Vec<StoredEvent>, Fault> {
-    rows.iter().map(StoredEvent::read).collect()
+    rows.iter().map(read_or_replace).collect()
+}
+
+/// Another program may have written any values, and one row must not hide the others.
+fn read_or_replace(row: &Row) -> Result<StoredEvent, Fault> {
+    match StoredEvent::read(row) {
+        Err(Fault::Unreadable { column, .. }) => {
+            let at = moment(row, "at").ok().flatten().unwrap_or(UNIX_EPOCH);
+            Ok(unreadable(count(row, "sequence")?, at, column))
+        }
+        read => read,
+    }
+}
+
+/// The event in place of one of which a column cannot be read.
+fn unreadable(sequence: u32, at: SystemTime, column: &str) -> StoredEvent {
+    StoredEvent {
+        sequence,
+        at,
+        kind: UNREADABLE.to_owned(),
+        data: json!({ "unreadable": column }).to_string(),
+    }
 }
 
 fn all_readable(rows: &[Row]) -> Result<Vec<StoredEvent>, Fault> {

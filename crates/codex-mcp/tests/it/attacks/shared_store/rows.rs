@@ -321,5 +321,8 @@ async fn unreadable_event_hides_no_job() {
         ))
         .await;
     assert_listed();
+    let (code, log, said) = host.run_jobs(&["logs", spoiled.as_str()]);
+    assert_eq!(code, 0, "{said}");
+    assert!(log.contains("an event that cannot be read"), "{log}");
     host.finish(worker).await;
 }
