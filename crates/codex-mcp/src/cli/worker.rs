@@ -19,11 +19,11 @@ use job_queue::worker::{
 use safe_files::own_log::OwnLog;
 use settings::bounds::CurrentBounds;
 use settings::store_location::Location;
-use settings::{Config, ConfigError, Flags};
+use settings::{Config, ConfigError, Flags, RetentionSettings};
 
 use super::shutdown::{self, Shutdown};
 use super::values::one_of;
-use super::{injected_servers, log, runtime};
+use super::{injected_servers, log, runtime, serve};
 
 /// The explanation of workers in the help.
 const HOW_IT_WORKS: &str = "\
@@ -141,6 +141,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
     match work(args) {
         Ok(code) => code,
         Err(error) => {
+            if matches!(error, Failure::Config(_)) {
+                bound_log_without_settings();
+            }
             tracing::error!("{error}");
             if args.on_demand {
                 // If nobody reads the announcement, the log has the error.
@@ -148,6 +151,19 @@ pub(super) fn run(args: &Args) -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Bounds the log of a worker that cannot read its settings: it is started again and again, and each
+/// time adds the error.
+fn bound_log_without_settings() {
+    let Ok(state) = serve::state() else {
+        return;
+    };
+    let limit = RetentionSettings::default().log_bytes.value;
+    let log = OwnLog::on_stderr(start::log_of(&state), limit);
+    if let Some(Err(error)) = log.map(|log| log.bound()) {
+        tracing::debug!("the log is not set aside: {error}");
     }
 }
 

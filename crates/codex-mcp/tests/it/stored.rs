@@ -1,7 +1,7 @@
 //! The records of servers, as the verbs show them.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -111,6 +111,36 @@ fn wrong_setting_does_not_hide_work_and_starts_none() {
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.stderr.contains("error: "), "{said:?}");
     }
+}
+
+#[test]
+fn log_of_workers_is_bounded_where_the_settings_cannot_be_read() {
+    const LONG: usize = (1 << 20) + 1;
+    let home = Home::new("");
+    set(&home, "notify = \"desktop\"");
+    let log = home.state_home().join("codex-mcp/worker.log");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    fs::write(&log, vec![b'x'; LONG]).unwrap();
+    let start = || {
+        Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            .args(["worker", "--on-demand"])
+            .env_clear()
+            .envs(home.env())
+            .current_dir(home.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::options().append(true).open(&log).unwrap())
+            .status()
+            .unwrap()
+    };
+    for starts in 1..=2 {
+        assert!(!start().success());
+        let told = fs::read_to_string(&log).unwrap();
+        let count = told.matches("`notify`: it must be a list").count();
+        assert_eq!(count, starts, "{} bytes", told.len());
+    }
+    let older = fs::metadata(log.with_extension("log.1")).unwrap();
+    assert_eq!(older.len(), LONG as u64);
 }
 
 #[test]
