@@ -12,6 +12,7 @@ use work_board::{Group, Kind, Work};
 use super::choices::Asked;
 use super::mode::{Act, Target};
 use super::rows::{self, Row};
+use super::transcript::StepRows;
 use super::{choices, transcript};
 
 /// The state of a session that no host has any longer.
@@ -64,6 +65,8 @@ pub(crate) struct Opened {
     pub(crate) rows: Vec<Row>,
     /// How many of them, at the end, are about the open question.
     question_rows: usize,
+    /// Where the steps of a conversation are among them.
+    steps: StepRows,
     /// How many rows are below the last one that is shown: 0 follows the end.
     pub(crate) below: usize,
     /// The size of the screen, which each row fits.
@@ -82,6 +85,7 @@ impl Opened {
             shows_diff: false,
             rows: Vec::new(),
             question_rows: 0,
+            steps: Vec::new(),
             below: 0,
             screen: Size::default(),
         };
@@ -201,10 +205,12 @@ impl Opened {
         if !std::mem::take(&mut self.is_stale) && before == screen {
             return;
         }
-        let [content, question] = self.all_rows().map(|part| rows::fitting(part, screen));
+        let (parts, steps) = self.all_rows();
+        let [content, question] = parts.map(|part| rows::fitting(part, screen));
         if self.below > 0 && !self.shows_diff && before.width == screen.width {
-            let content_before = self.rows.len() - self.question_rows;
-            let more = content.len().saturating_sub(content_before);
+            let gone = self.question_rows + self.dropped_rows(&steps);
+            let kept = self.rows.len().saturating_sub(gone);
+            let more = content.len().saturating_sub(kept);
             self.below = match self.below.checked_sub(self.question_rows) {
                 Some(below) => below.saturating_add(more + question.len()),
                 // Within the question, what is added above it moves nothing.
@@ -212,17 +218,30 @@ impl Opened {
             };
         }
         self.question_rows = question.len();
+        self.steps = steps;
         self.rows = content;
         self.rows.extend(question);
     }
 
-    /// The rows of the content, and those about the open question.
-    fn all_rows(&self) -> [Vec<Row>; 2] {
+    /// How many rows, at the beginning, are of steps that the conversation has dropped since.
+    fn dropped_rows(&self, steps: &[(u64, usize)]) -> usize {
+        let first = steps.first().map(|(number, _)| *number);
+        let kept = self.steps.iter().find(|(number, _)| Some(*number) >= first);
+        kept.map_or(0, |(_, above)| *above)
+    }
+
+    /// The rows of the content, those about the open question, and where the steps are.
+    fn all_rows(&self) -> ([Vec<Row>; 2], StepRows) {
+        let mut steps = Vec::new();
         let mut all = match &self.content {
             Content::Conversation(conversation) if self.shows_diff => {
-                return [rows::diff(lock(conversation).diff()), Vec::new()];
+                return ([rows::diff(lock(conversation).diff()), Vec::new()], steps);
             }
-            Content::Conversation(conversation) => transcript::rows(&lock(conversation)),
+            Content::Conversation(conversation) => {
+                let (all, begins) = transcript::rows(&lock(conversation));
+                steps = begins;
+                all
+            }
             Content::Job(rows) => rows.clone(),
             Content::Missing(why) => {
                 let mut rows = Vec::new();
@@ -238,7 +257,7 @@ impl Opened {
             all.extend(choices::rows(question, open));
         }
         let question = all.split_off(content);
-        [all, question]
+        ([all, question], steps)
     }
 
     /// Shows the diff of the turn from its beginning, or the end of the conversation.

@@ -6,11 +6,15 @@ use work_board::logic::step::{PlanStep, Step, StepKind, command_words, gap_words
 
 use super::rows::{ASKING, BAD, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
 
+/// The numbers of the steps of a conversation, and how many rows are above each of them.
+pub(crate) type StepRows = Vec<(u64, usize)>;
+
 /// The steps of a conversation, and Codex's plan below them.
-pub(crate) fn rows(conversation: &Conversation) -> Vec<Row> {
-    let mut rows = Vec::new();
+pub(crate) fn rows(conversation: &Conversation) -> (Vec<Row>, StepRows) {
+    let (mut rows, mut steps) = (Vec::new(), Vec::new());
     for step in conversation.steps() {
         gap(&mut rows);
+        steps.push((step.number, rows.len()));
         push_step(&mut rows, step);
     }
     if !conversation.plan().is_empty() {
@@ -20,7 +24,7 @@ pub(crate) fn rows(conversation: &Conversation) -> Vec<Row> {
             push_plan_step(&mut rows, step);
         }
     }
-    rows
+    (rows, steps)
 }
 
 fn push_step(rows: &mut Vec<Row>, step: &Step) {

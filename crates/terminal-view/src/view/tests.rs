@@ -385,6 +385,39 @@ fn closed_question_does_not_move_what_is_scrolled_to() {
     assert_eq!(shown(&mut app), before);
 }
 
+/// A conversation has 2000 steps at most.
+#[test]
+fn dropped_steps_do_not_move_what_is_scrolled_to() {
+    let mut app = opened();
+    let target = Target {
+        id: "sess_asking".to_owned(),
+        kind: Kind::Session,
+    };
+    let conversation = Arc::new(Mutex::new(Conversation::default()));
+    let say = |app: &mut App, ids: std::ops::Range<u64>| {
+        for id in ids {
+            let message = json!({ "method": "item/completed", "item": {
+                "type": "agentMessage", "id": id.to_string(), "text": format!("line {id:04}") } });
+            conversation.lock().unwrap().take(event(id, message));
+        }
+        app.set_content(&target, Content::Conversation(Arc::clone(&conversation)));
+    };
+    let shown = |app: &mut App| {
+        let picture = picture(app, 120, 24);
+        let lines = picture.split("line ").skip(1);
+        lines.map(|line| line[..4].to_owned()).collect::<Vec<_>>()
+    };
+    say(&mut app, 0..2000);
+    shown(&mut app);
+    for _ in 0..30 {
+        app.press(Key::Char('k'));
+    }
+    let before = shown(&mut app);
+    assert!(!before.is_empty());
+    say(&mut app, 2000..2010);
+    assert_eq!(shown(&mut app), before);
+}
+
 /// The rows of the command have more lines than these screens.
 #[test]
 fn whole_command_can_be_scrolled_to_in_a_small_terminal() {
