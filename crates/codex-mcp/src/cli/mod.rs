@@ -135,8 +135,8 @@ enum Verb {
     Demo(demo::Args),
     /// Check whether Codex can work here, and suggest fixes.
     ///
-    /// Checks Codex, its login and configuration, its sandbox, git and gh. Exits with 0
-    /// if Codex can work, else with 1.
+    /// Checks Codex, its login and configuration, its sandbox, git, gh and the job store.
+    /// Exits with 0 if Codex can work, else with 1.
     Doctor(doctor::Args),
     /// Add codex-mcp to the MCP clients on this machine, or remove it from them.
     Setup(setup::Args),

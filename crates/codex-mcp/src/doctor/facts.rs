@@ -11,7 +11,7 @@ use codex_engine::binary::{CodexBinary, NoCodex};
 use codex_protocol::codex::RateLimits;
 use common::toml_error::TomlError;
 use git_probe::private::Leftover;
-use settings::{ConfigError, Warning};
+use settings::{ConfigError, Location, Setting, Warning};
 use supervise::short_lived::TextOutput;
 
 use super::settings::Settings;
@@ -46,6 +46,34 @@ pub struct CodexSetup {
     pub warnings: Vec<Warning>,
     /// The files that the repository around the working directory brings.
     pub repository: Option<RepositoryFiles>,
+    /// The job store.
+    pub store: Store,
+}
+
+/// The job store.
+#[derive(Debug)]
+pub struct Store {
+    /// Its location.
+    pub location: Setting<Location>,
+    /// Its state.
+    pub state: StoreState,
+}
+
+/// The state of the job store.
+#[derive(Debug)]
+pub enum StoreState {
+    /// Its jobs can be read.
+    Readable,
+    /// The file does not exist; this is the state of its directory.
+    Missing(Directory),
+    /// The database has no tables yet.
+    Empty,
+    /// An older program has made its tables.
+    Older,
+    /// It cannot be used, for this reason.
+    Failed(String),
+    /// It did not answer within this time.
+    TimedOut(Duration),
 }
 
 /// Files of a repository that count once the user trusts it.

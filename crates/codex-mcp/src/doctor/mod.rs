@@ -49,6 +49,7 @@
 //! | `gh` | GitHub's program | its version |
 //! | `private-git` | git directories of runs that commit | `{"path", "repository", "state"}`: paths, and `in-use`, `interrupted`, `kept` or `unreadable` |
 //! | `state-dir` | the program's state directory, which Codex must not be able to write | its path |
+//! | `store` | the job store | its path, or its URL without the password |
 
 pub(crate) mod brief;
 mod facts;

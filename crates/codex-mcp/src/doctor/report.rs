@@ -39,6 +39,8 @@ pub enum Check {
     PrivateGit,
     /// The program's state directory.
     StateDir,
+    /// The job store.
+    Store,
 }
 
 impl Check {
@@ -62,6 +64,7 @@ impl Check {
             Self::Gh => "gh",
             Self::PrivateGit => "private-git",
             Self::StateDir => "state-dir",
+            Self::Store => "store",
         }
     }
 }
@@ -233,6 +236,7 @@ mod tests {
             Check::Gh,
             Check::PrivateGit,
             Check::StateDir,
+            Check::Store,
         ] {
             assert_eq!(json!(check), check.name());
         }

@@ -403,6 +403,31 @@ async fn state_directory_in_which_codex_can_write_is_reported() {
 }
 
 #[tokio::test]
+async fn store_that_cannot_be_used_is_reported_and_none_is_made() {
+    let home = Home::new(LOCAL);
+    let store_row = |location: &str| {
+        let doctor = Doctor::real(&home, codex::newest()).env("CODEX_MCP_STORE", location);
+        let report = doctor.report(&[]);
+        assert_eq!(report.0["works"], true, "{:#}", report.0);
+        report
+    };
+    let below = |name: &str| home.root().join(name).to_str().unwrap().to_owned();
+    for (location, status, words) in [
+        (below("jobs.db"), "ok", "the first job makes it"),
+        (below("missing/jobs.db"), "warning", "no directory"),
+        (below(""), "warning", "it is a directory"),
+    ] {
+        store_row(&location).assert_says("store", status, words);
+    }
+    assert!(!home.root().join("jobs.db").exists());
+    assert!(!home.root().join("missing").exists());
+
+    let report = store_row("postgres://me:sesame@127.0.0.1:1/jobs");
+    report.assert_says("store", "warning", "me@127.0.0.1:1/jobs cannot be reached");
+    assert!(!report.0.to_string().contains("sesame"), "{:#}", report.0);
+}
+
+#[tokio::test]
 async fn notifier_that_cannot_work_is_reported() {
     let home = Home::new(LOCAL);
     let directory = home.atm_home().join(".config/atm");

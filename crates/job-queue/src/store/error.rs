@@ -134,6 +134,17 @@ pub enum StoreError {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// There are no tables yet, or those of an older program. Only an inspection fails with this:
+    /// opening the store in any other way creates or upgrades them.
+    #[error("the job store {store} has schema version {found}, and is not upgraded to {known} yet")]
+    Older {
+        /// Where.
+        store: String,
+        /// The version of the store's schema; 0 if there are no tables.
+        found: i64,
+        /// The version to which this program upgrades it.
+        known: i64,
+    },
     /// The location has something other than a store.
     #[error(
         "{store} is not a job store: {error}. Name another place with --store, or move it away"
@@ -238,10 +249,9 @@ pub(super) enum Fault {
     Locked(u64),
     #[error("schema version {found}")]
     Newer { found: i64, known: i64 },
-    /// The store has an older schema. Only inspections fail with this: opening a store in any other
-    /// way upgrades it.
-    #[error("an older program has created it, and it is not upgraded yet")]
-    Older,
+    /// The store has an older schema, see [`StoreError::Older`].
+    #[error("schema version {found}, not upgraded yet")]
+    Older { found: i64, known: i64 },
     /// Tables of this version cannot be created.
     #[error("{error}")]
     NoRight { error: String, found: i64 },
@@ -335,6 +345,11 @@ impl Fault {
                 no_right(location, error.message().to_owned(), migrations::newest())
             }
             Self::Newer { found, known } => StoreError::Newer {
+                store,
+                found,
+                known,
+            },
+            Self::Older { found, known } => StoreError::Older {
                 store,
                 found,
                 known,

@@ -58,9 +58,10 @@ pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
 pub(super) async fn inspect(location: &Location) -> Result<Connection, Fault> {
     check_path(location)?;
     let mut connection = pool::connect(location, Purpose::Inspect).await?;
-    match version(&mut connection).await? == newest() {
+    let (found, known) = (version(&mut connection).await?, newest());
+    match found == known {
         true => Ok(connection),
-        false => Err(Fault::Older),
+        false => Err(Fault::Older { found, known }),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn look(path: PathBuf) -> Home {
     }
 }
 
-fn directory(path: &Path) -> Directory {
+pub(super) fn directory(path: &Path) -> Directory {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => match access(path, AccessFlags::W_OK) {
             Ok(()) => Directory::Writable,

@@ -3,6 +3,7 @@
 mod codex;
 mod home;
 mod notifiers;
+mod store;
 mod team;
 
 use std::path::{Path, PathBuf};
@@ -73,7 +74,8 @@ async fn setup(
     warnings.extend(open_endpoint(&config));
     let repository = repository(&config.codex_home);
     let mut home = home::look(config.codex_home.clone());
-    let program = codex::look(config, limit).await;
+    let store = store::look(config.jobs.store.clone(), config.jobs.access(), limit);
+    let (program, store) = tokio::join!(codex::look(config, limit), store);
     if home.directory == Directory::Missing && home.path.is_dir() {
         home.directory = Directory::MadeByProbe;
     }
@@ -83,6 +85,7 @@ async fn setup(
         wrong,
         warnings,
         repository,
+        store,
     })
 }
 

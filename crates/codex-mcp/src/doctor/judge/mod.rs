@@ -4,6 +4,7 @@ mod codex;
 mod home;
 mod login;
 mod private_git;
+mod store;
 mod tools;
 mod words;
 
@@ -25,6 +26,9 @@ pub(super) use codex::codex_version;
 pub(super) use login::login as judge_login;
 pub(super) use words::command_name;
 
+/// Why a check that needs our own settings was not made.
+const NO_SETTINGS: &str = "the settings cannot be used";
+
 /// Judges the facts.
 #[must_use]
 pub fn judge(facts: &Facts) -> Report {
@@ -37,6 +41,10 @@ pub fn judge(facts: &Facts) -> Report {
     findings.push(tools::gh(&facts.tools.gh, &facts.tools.gh_login));
     findings.extend(private_git::leftovers(&facts.leftovers));
     findings.push(state_directory(&facts.state));
+    findings.push(match &facts.codex {
+        Ok(setup) => store::store(&setup.store),
+        Err(_) => Finding::not_checked(Check::Store, NO_SETTINGS),
+    });
     Report { findings }
 }
 
@@ -108,7 +116,7 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
         Check::Config,
         Check::Sandbox,
     ];
-    let others = others.map(|check| Finding::not_checked(check, "the settings cannot be used"));
+    let others = others.map(|check| Finding::not_checked(check, NO_SETTINGS));
     std::iter::once(wrong_settings(error))
         .chain(others)
         .collect()

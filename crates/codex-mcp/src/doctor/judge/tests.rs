@@ -11,10 +11,13 @@ use common::output::{Colours, Output};
 use common::toml_error;
 use git_probe::private::{Leftover, LeftoverState};
 use serde_json::value::RawValue;
+use settings::Setting;
 use supervise::exit::Exit;
 use supervise::short_lived::TextOutput;
 
-use super::super::facts::{Commands, ConfigFile, Directory, HomeSource, InitializeOutcome, Tools};
+use super::super::facts::{
+    Commands, ConfigFile, Directory, HomeSource, InitializeOutcome, Store, StoreState, Tools,
+};
 use super::super::render::as_text;
 use super::super::report::Status;
 use super::super::settings::Settings;
@@ -36,6 +39,13 @@ fn settings(config: &str) -> Settings {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("config.toml"), config).unwrap();
     Settings::of(&UserConfig::read(home.path()).layers(None, None))
+}
+
+fn store(location: &str, source: settings::Source, state: StoreState) -> Store {
+    Store {
+        location: Setting::new(location.parse().unwrap(), source),
+        state,
+    }
 }
 
 fn healthy() -> Facts {
@@ -73,6 +83,11 @@ fn healthy() -> Facts {
             wrong: Vec::new(),
             warnings: Vec::new(),
             repository: None,
+            store: store(
+                "/home/you/jobs.db",
+                settings::Source::Default,
+                StoreState::Readable,
+            ),
             home: Home {
                 path: "/home/you/.codex".into(),
                 chosen_by: HomeSource::Default,
@@ -246,7 +261,7 @@ fn report_has_all_checks_in_order_and_hints_for_problems() {
         report.findings.iter().map(|it| it.check.name()).collect()
     };
     let all = names(&healthy());
-    assert_eq!(all.len(), 15);
+    assert_eq!(all.len(), 16);
     for facts in [not_codex, no_codex, no_settings] {
         assert_eq!(names(&facts), all);
         assert!(!judge(&facts).works());
@@ -339,6 +354,54 @@ fn state_directory_that_codex_can_write_is_a_warning() {
     assert_eq!(finding.hint.as_deref(), Some(REMEDY));
     // Work other than runs is not affected.
     assert!(judge(&facts).works());
+}
+
+#[test]
+fn store_that_cannot_be_used_is_a_warning() {
+    let default = || settings::Source::Default;
+    let set = || settings::Source::Variable("CODEX_MCP_STORE");
+    let missing = || StoreState::Missing(Directory::Missing);
+    let absent = || StoreState::Missing(Directory::Writable);
+    let read_only = || StoreState::Missing(Directory::ReadOnly);
+    let file = "/srv/x/jobs.db";
+    let url = "postgres://me:sesame@db/jobs";
+    let first = "is not there yet; the first job makes it";
+    for (location, source, state, status, words) in [
+        (file, default(), missing(), Status::Ok, first),
+        (file, default(), absent(), Status::Ok, first),
+        (file, set(), absent(), Status::Ok, first),
+        (
+            file,
+            set(),
+            missing(),
+            Status::Warning,
+            "($CODEX_MCP_STORE) is not there, and there is no directory /srv/x",
+        ),
+        (file, set(), read_only(), Status::Warning, "cannot write"),
+        (url, set(), StoreState::Empty, Status::Ok, "no tables yet"),
+        (url, set(), StoreState::Older, Status::Ok, "upgraded"),
+        (
+            url,
+            set(),
+            StoreState::TimedOut(LIMIT),
+            Status::Warning,
+            "postgres://me@db/jobs ($CODEX_MCP_STORE) did not answer within 10 s",
+        ),
+        (
+            url,
+            set(),
+            StoreState::Failed("it is away".to_owned()),
+            Status::Warning,
+            "it is away",
+        ),
+    ] {
+        let facts = facts(|setup| setup.store = store(location, source, state));
+        assert_finding(&facts, Check::Store, status, words);
+        let finding = format!("{:?}", finding(&facts, Check::Store));
+        assert!(!finding.contains("sesame"), "{finding}");
+        // Work other than jobs is not affected.
+        assert!(judge(&facts).works());
+    }
 }
 
 #[test]
