@@ -15,6 +15,7 @@ use job_queue::service::Jobs;
 use job_queue::store::{JobFilter, JobList, JobSummary, Owner, Ownership};
 use safe_files::directory::resolved;
 use serde_json::{Value, json};
+use settings::store_location::Location;
 
 use super::failure::Failure;
 use super::{find, state_style, with_thread_id};
@@ -82,7 +83,10 @@ impl Args {
         let listed = jobs.list(&filter, self.limit).await?;
         match self.json {
             true => output::json(&as_json(&listed))?,
-            false => print(&listed, &filter, &Marks::of(jobs, &listed.jobs).await?)?,
+            false => {
+                let marks = Marks::of(jobs, &listed.jobs).await?;
+                print(&listed, &filter, &marks, jobs.store().await?.location())?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -123,12 +127,18 @@ pub(super) fn as_json(listed: &JobList) -> Value {
     json!({ "jobs": jobs, "total": listed.total })
 }
 
-fn print(listed: &JobList, filter: &JobFilter, marks: &Marks) -> Result<(), Failure> {
+fn print(
+    listed: &JobList,
+    filter: &JobFilter,
+    marks: &Marks,
+    store: &Location,
+) -> Result<(), Failure> {
     let mut out = output::stdout();
     match (listed.total, *filter == JobFilter::default()) {
         (0, true) => writeln!(
             out,
-            "There are no jobs yet. `codex-mcp jobs submit \"WHAT TO DO\"` hands one to Codex."
+            "There are no jobs yet in {store}. `codex-mcp jobs submit \"WHAT TO DO\"` hands one to \
+             Codex."
         )?,
         (0, false) => writeln!(
             out,

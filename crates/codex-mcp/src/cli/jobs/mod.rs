@@ -28,7 +28,7 @@ use job_queue::logic::JobState;
 use job_queue::service::Jobs;
 use serde_json::Value;
 use settings::store_location::Location;
-use settings::{Config, Flags};
+use settings::{Config, Flags, Setting, Source};
 
 use super::job_service::job_service;
 use super::runtime;
@@ -112,11 +112,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn act(args: &Args) -> Result<ExitCode, Failure> {
     let config = load(args)?;
-    if args.store.is_some() {
-        match &args.verb {
-            Verb::Submit(_) => directory_must_exist(&config.jobs.store.value)?,
-            _ => must_exist(&config.jobs.store.value)?,
-        }
+    let store = &config.jobs.store;
+    match (&store.source, &args.verb) {
+        (Source::Default, _) | (_, Verb::Schema(_)) => {}
+        (_, Verb::Submit(_)) => directory_must_exist(store)?,
+        (Source::Flag(_), _) => must_exist(&store.value)?,
+        // A setting may name a store that the first job is going to make.
+        _ => directory_must_exist(store)?,
     }
     runtime::block_on(args.verb.act(config)).map_err(Failure::Runtime)?
 }
@@ -174,7 +176,7 @@ fn with_thread_id(mut job: Value) -> Value {
     job
 }
 
-/// A named store that does not exist is an error: only `submit` creates one.
+/// A store that the command line names must exist: only `submit` creates one.
 fn must_exist(store: &Location) -> Result<(), Failure> {
     match store.path() {
         Some(path) if !path.exists() => Err(Failure::Cannot(format!(
@@ -187,10 +189,14 @@ fn must_exist(store: &Location) -> Result<(), Failure> {
 
 /// A named store is created only in a directory that exists: otherwise, its path is probably
 /// mistyped.
-fn directory_must_exist(store: &Location) -> Result<(), Failure> {
-    match store.path().and_then(Path::parent) {
+fn directory_must_exist(store: &Setting<Location>) -> Result<(), Failure> {
+    let named = match &store.source {
+        Source::File(_, file) => format!("`store` in {}", file.display()),
+        source => source.to_string(),
+    };
+    match store.value.path().and_then(Path::parent) {
         Some(directory) if !directory.is_dir() => Err(Failure::Cannot(format!(
-            "there is no directory {} for the job store; correct --store, or make the directory",
+            "there is no directory {} for the job store; correct {named}, or make the directory",
             directory.display()
         ))),
         _ => Ok(()),

@@ -11,7 +11,9 @@ use crate::terminal::Terminal;
 #[tokio::test]
 async fn empty_store_is_reported_by_list_and_prune() {
     let stage = JobsFixture::new().await;
-    assert!(stage.stdout_of(&["list"]).contains("There are no jobs yet"));
+    let words = format!("There are no jobs yet in {}.", stage.location);
+    let listed = stage.stdout_of(&["list"]);
+    assert!(listed.starts_with(&words), "{listed}");
     assert_eq!(
         stage.json(&["list", "--json"]),
         json!({"jobs": [], "total": 0})
@@ -238,6 +240,21 @@ async fn submitted_job_makes_no_directory_for_a_named_store() {
         output.stderr
     );
     assert!(!missing.parent().unwrap().exists());
+}
+
+#[tokio::test]
+async fn directory_of_a_store_that_a_setting_names_must_exist() {
+    let stage = JobsFixture::new().await;
+    let missing = stage.home.root().join("missing/jobs.db");
+    for args in [&["list"][..], &["submit", "p"], &["prune"]] {
+        let mut command = stage.command(args);
+        let output = command.env("CODEX_MCP_STORE", &missing).output().unwrap();
+        let output = CommandOutput::from(output);
+        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");
+        let words = "for the job store; correct $CODEX_MCP_STORE, or make the directory";
+        assert!(output.stderr.contains(words), "{}", output.stderr);
+        assert!(!missing.parent().unwrap().exists(), "{args:?}");
+    }
 }
 
 #[tokio::test]
