@@ -26,13 +26,17 @@ pub struct TomlError {
     pub message: String,
 }
 
+impl TomlError {
+    /// The place without the reason, which names keys: for files of strangers.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("line {}, column {}", self.line, self.column)
+    }
+}
+
 impl fmt::Display for TomlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "line {}, column {}: {}",
-            self.line, self.column, self.message
-        )
+        write!(f, "{}: {}", self.place(), self.message)
     }
 }
 

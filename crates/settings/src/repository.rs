@@ -186,9 +186,14 @@ fn narrowed(
             warnings.append(&mut unknown);
             file
         }
-        Err(_) => {
+        Err(error) => {
+            // Only the place: the reason can quote the file.
+            let place = match error {
+                ConfigError::Malformed { error, .. } => format!(" at {}", error.place()),
+                _ => String::new(),
+            };
             warnings.push(Warning {
-                message: format!("{} is not read: it is malformed", path.display()),
+                message: format!("{} is not read: it is malformed{place}", path.display()),
                 hint: "Fix or remove the file.".to_owned(),
             });
             return None;

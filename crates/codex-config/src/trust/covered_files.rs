@@ -6,6 +6,7 @@ use std::{fmt, fs};
 
 use common::secrets::mask;
 use common::text::one_line;
+use common::toml_error;
 use safe_files::untrusted_file::{Links, read_text};
 use toml::{Table, Value};
 
@@ -171,9 +172,9 @@ fn named(path: PathBuf) -> Option<CoveredFile> {
 fn read(path: PathBuf, links: Links, keys: impl Fn(&Table) -> Vec<String>) -> Option<CoveredFile> {
     let mut file = named(path)?;
     let text = read_text(&file.path, LIMIT, links);
-    file.keys = match text.map(|text| toml::from_str::<Table>(&text)) {
+    file.keys = match text.map(|text| toml_error::parse::<Table>(&text)) {
         Ok(Ok(table)) => keys(&table),
-        Ok(Err(_)) => vec!["malformed".to_owned()],
+        Ok(Err(error)) => vec![format!("malformed at {}", error.place())],
         Err(_) => vec!["unreadable".to_owned()],
     };
     if file.keys.len() > KEYS {
@@ -264,7 +265,8 @@ mod tests {
         fs::create_dir(top.join("sub/.git")).unwrap();
         assert_eq!(covered_below(top, top), CoveredBelow::default());
         let of_sub = listed(&top.join("sub"));
-        assert_eq!(of_sub[0], "sub/.codex/config.toml: malformed");
+        let malformed = "sub/.codex/config.toml: malformed at line 1, column ";
+        assert!(of_sub[0].starts_with(malformed), "{}", of_sub[0]);
         assert_eq!(of_sub[1..], of_top);
     }
 }

@@ -15,6 +15,7 @@ use codex_config::trust::{
 use common::output;
 use common::text::{shell_word, visible_line};
 use serde_json::json;
+use settings::Flags;
 
 use super::stored::complain;
 use crate::environment;
@@ -176,7 +177,13 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
         AddOutcome::Unchanged => "is trusted already",
     };
     say(&format!("{} {what}", top.display()))?;
-    say_what_it_brings("It brings:", &directory, &top)
+    say_what_it_brings("It brings:", &directory, &top)?;
+    if let Err(error) = settings::load_in(&directory, Flags::default()) {
+        let refused = "Until this is corrected, no work starts here; then run `codex-mcp trust` \
+                       again if you have changed the repository's file.";
+        complain("warning", &format!("{error}. {refused}"));
+    }
+    Ok(())
 }
 
 fn show(codex: &UserConfig, directory: &Path) -> Result<(), Failure> {

@@ -254,6 +254,20 @@ fn mistyped_keys_of_an_untrusted_repository_are_named_within_bounds() {
 }
 
 #[test]
+fn malformed_file_of_an_untrusted_repository_is_located_and_not_quoted() {
+    for line in ["sandbox=sesame", "sandbox=[\"sesame\"]"] {
+        let world = World::new().untrusted(&format!("[plugins.codex-mcp]\n{line}\n"));
+        let warnings = warnings(&world);
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        let words = ".atm.toml is not read: it is malformed at line 2, column 9. Fix";
+        assert!(warning.contains(words), "{warning}");
+        assert!(!warning.contains("sesame"), "{warning}");
+    }
+}
+
+#[test]
 fn untrusted_repository_switches_things_off_only() {
     let off = "[plugins.codex-mcp]\nteam_tools = false\nsummaries = false\nrequest_image = false\n";
     let switches = |config: &Config| {

@@ -277,6 +277,35 @@ fn codex_trust_is_listed_and_survives_a_revocation() {
     }
 }
 
+/// Before the file is trusted, only the place is shown.
+#[test]
+fn malformed_file_is_located_before_and_after_it_is_trusted() {
+    let home = Home::new("");
+    let file = home.work().join(".atm.toml");
+    write(&file, "[plugins.codex-mcp]\nsandbox=sesame\n");
+    let (code, shown, _) = codex_mcp(&home, &home.work(), &["trust", "--show"]);
+    assert_eq!(code, 0);
+    let words = ".atm.toml: malformed at line 2, column 9\n";
+    assert!(shown.contains(words), "{shown}");
+    let (code, _, stderr) = codex_mcp(&home, &home.work(), &["config"]);
+    assert_eq!(code, 0, "{stderr}");
+    let words = ".atm.toml is not read: it is malformed at line 2, column 9";
+    assert!(stderr.contains(words), "{stderr}");
+    for said in [shown, stderr] {
+        assert!(!said.contains("sesame"), "{said}");
+    }
+
+    let (code, _, stderr) = codex_mcp(&home, &home.work(), &["trust"]);
+    assert_eq!(code, 0, "{stderr}");
+    let words = ".atm.toml: line 2, column 9: `sandbox`: a text needs quotes";
+    assert!(stderr.contains(words), "{stderr}");
+    assert!(stderr.contains("no work starts here"), "{stderr}");
+
+    write(&file, "[plugins.codex-mcp]\nsandbox = \"read-only\"\n");
+    let (code, _, stderr) = codex_mcp(&home, &home.work(), &["trust"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+}
+
 #[test]
 fn root_and_home_directories_cannot_be_trusted() {
     let home = Home::new("");
