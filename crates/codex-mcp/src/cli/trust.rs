@@ -289,6 +289,14 @@ fn print(path: &Path, codex: &UserConfig, json: bool) -> Result<(), Failure> {
         let both = json!({ "directories": ours, "codex_directories": codexs });
         return Ok(output::json(&both)?);
     }
+    if list.iter().next().is_none() && codex.trusted().next().is_none() {
+        // Not on stdout, where each line is a directory.
+        complain(
+            "note",
+            "no directory is trusted; `codex-mcp trust DIR` trusts one",
+        );
+        return Ok(());
+    }
     let file = codex.file();
     let ours = list.iter().map(|directory| (directory, path));
     let codexs = codex.trusted().map(|directory| (directory, file.as_path()));

@@ -364,6 +364,18 @@ async fn unusable_settings_are_reported() {
 }
 
 #[tokio::test]
+async fn changed_repository_is_reported_once() {
+    let home = Home::new(LOCAL);
+    let file = home.work().join(".atm.toml");
+    fs::write(&file, "[plugins.codex-mcp]\nmodel = \"m\"\n").unwrap();
+    trust(&home, &home.work());
+    fs::write(&file, "[plugins.codex-mcp]\nmodel = \"n\"\n").unwrap();
+    let report = Doctor::real(&home, codex::newest()).report(&[]);
+    report.assert_says("repository", "warning", "is not used as trusted");
+    report.assert_says("settings", "ok", "fine");
+}
+
+#[tokio::test]
 async fn codex_is_checked_though_a_setting_is_wrong() {
     let home = Home::new(LOCAL);
     let directory = home.atm_home().join(".config/atm");

@@ -10,8 +10,8 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use codex_config::trust::Trust;
 use codex_config::trust::covered_files::CoveredFile;
+use codex_config::trust::{Trust, TrustChanges};
 use codex_engine::binary::NoCodex;
 use serde_json::json;
 use settings::{ConfigError, Source, Warning};
@@ -123,8 +123,12 @@ fn without_settings(error: &ConfigError) -> Vec<Finding> {
 }
 
 fn setup_findings(setup: &CodexSetup) -> Vec<Finding> {
+    let changes = setup.repository.as_ref().and_then(|it| it.changes.as_ref());
+    let changes = changes.map(TrustChanges::message);
+    // The settings warn of the changes too.
     let warnings = setup.warnings.iter();
     let warnings = warnings
+        .filter(|warning| Some(&warning.message) != changes.as_ref())
         .map(|Warning { message, hint }| Finding::warning(Check::Settings, message, hint.as_str()));
     let wrong = setup.wrong.iter().map(wrong_settings);
     let mut findings: Vec<Finding> = wrong.chain(warnings).collect();

@@ -346,8 +346,9 @@ fn repository_settings_are_shown_before_they_are_trusted() {
         let words = "mcp_servers (evil), sandbox_mode = \"danger-full-access\"";
         assert!(stdout.contains(words), "{stdout}\n{stderr}");
     }
-    let (_, listed, _) = codex_mcp(&home, &home.work(), &["trust", "--list"]);
+    let (_, listed, said) = codex_mcp(&home, &home.work(), &["trust", "--list"]);
     assert_eq!(listed, "");
+    assert!(said.contains("no directory is trusted"), "{said}");
 }
 
 /// A damaged list is reported, and trusts no directory.
