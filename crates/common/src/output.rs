@@ -15,7 +15,7 @@ use anstyle::Style;
 use serde::Serialize;
 
 use crate::secrets;
-use crate::text::{escape_json, visible};
+use crate::text::{broken, escape_json, visible};
 
 /// Clears the line. DECAWM off and on has the terminal cut a line that is too long for it.
 const CLEAR_LINE: &str = "\r\u{1b}[K";
@@ -233,6 +233,35 @@ pub fn stdout_is_terminal() -> bool {
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(raw_stdout()).ok()?;
     Some(size.ws_col.into())
+}
+
+/// The number of columns of standard error, as [`stdout_columns`] has that of standard output.
+#[must_use]
+pub fn stderr_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(raw_stderr()).ok()?;
+    Some(size.ws_col.into())
+}
+
+/// Prints a message on standard output; at a terminal, its lines are broken between words.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub fn stdout_message(text: &str) -> io::Result<()> {
+    message(text, stdout_columns(), &mut stdout())
+}
+
+/// Prints a message on standard error; at a terminal, its lines are broken between words.
+///
+/// # Errors
+///
+/// Those of the stream.
+pub fn stderr_message(text: &str) -> io::Result<()> {
+    message(text, stderr_columns(), &mut stderr())
+}
+
+fn message(text: &str, columns: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", broken(text, columns))
 }
 
 /// Whether standard error is a terminal.

@@ -132,12 +132,13 @@ pub fn one_line(text: &str, limit: usize) -> String {
 }
 
 /// Breaks a text into lines of at most `width` characters. A longer word gets a line of its own,
-/// so that a path can be copied. Spaces within a line stay, as they may align it with others.
+/// so that a path can be copied, and so does a command in backticks. Spaces within a line stay, as
+/// they may align it with others.
 #[must_use]
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.trim_end().split('\n') {
-        let mut words = paragraph.split(' ');
+        let mut words = unbroken(paragraph);
         let mut line = words.next().unwrap_or_default().to_owned();
         let mut is_continued = false;
         for word in words {
@@ -156,6 +157,35 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// The parts of a paragraph between the spaces at which it may be broken.
+fn unbroken(paragraph: &str) -> impl Iterator<Item = &str> {
+    let is_paired = paragraph.matches('`').count().is_multiple_of(2);
+    let mut in_backticks = false;
+    paragraph.split(move |character: char| {
+        in_backticks ^= is_paired && character == '`';
+        character == ' ' && !in_backticks
+    })
+}
+
+/// A message as a terminal that is `columns` wide shows it: broken between words, each line with the
+/// indent of the line that was broken. `None` is no terminal, and 0 an unknown width: the message
+/// stays as it is then.
+#[must_use]
+pub fn broken(message: &str, columns: Option<usize>) -> Cow<'_, str> {
+    let columns = match columns {
+        None | Some(0) => return Cow::Borrowed(message),
+        Some(columns) => columns,
+    };
+    let message = visible(message);
+    let lines = message.split('\n').flat_map(|line| {
+        let words = line.trim_start_matches(' ');
+        let indent = line.len() - words.len();
+        let lines = wrapped(words, columns.saturating_sub(indent)).into_iter();
+        lines.map(move |line| format!("{:indent$}{line}", ""))
+    });
+    lines.collect::<Vec<String>>().join("\n").into()
 }
 
 /// A text as one word of a shell's command line, quoted where that is needed: for the
@@ -286,6 +316,22 @@ mod tests {
         assert_eq!(wrapped("aaaaaa  bb", 6), ["aaaaaa", "bb"]);
         assert_eq!(wrapped("  longer a", 4), ["  longer", "a"]);
         assert_eq!(wrapped("a b c\n  d", 3), ["a b", "c", "  d"]);
+    }
+
+    #[test]
+    fn command_in_backticks_is_not_broken() {
+        assert_eq!(wrapped("see `a b c` d", 6), ["see", "`a b c`", "d"]);
+        assert_eq!(wrapped("it`s a b", 6), ["it`s a", "b"]);
+    }
+
+    #[test]
+    fn message_is_broken_at_a_terminal_alone_and_keeps_its_indent() {
+        let text = "a bb ccc\n  d ee fff\n\ng\n";
+        let lines = "a bb\nccc\n  d\n  ee\n  fff\n\ng\n";
+        assert_eq!(broken(text, Some(5)), lines);
+        assert_eq!(broken(text, None), text);
+        assert_eq!(broken(text, Some(0)), text);
+        assert_eq!(broken("a\u{7}b c", Some(6)), "a\\u{7}b\nc");
     }
 
     #[test]

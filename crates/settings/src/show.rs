@@ -138,9 +138,14 @@ pub fn as_text(config: &Config, columns: Option<usize>, out: &mut impl Write) ->
     let values = side_by_side.map(|(value, _)| value).max();
     let values = values.unwrap_or_default();
     for (key, value, source) in &rows {
+        // Below a value there is room, unless the path of a file is long.
+        let indent = match fits(0, source) {
+            true => keys,
+            false => GAP.len(),
+        };
         match fits(values.max(value.chars().count()), source) {
             true => writeln!(out, "{key:keys$}{GAP}{value:values$}{GAP}{source}")?,
-            false => writeln!(out, "{key:keys$}{GAP}{value}\n{:keys$}{GAP}{source}", "")?,
+            false => writeln!(out, "{key:keys$}{GAP}{value}\n{:indent$}{GAP}{source}", "")?,
         }
     }
     Ok(())

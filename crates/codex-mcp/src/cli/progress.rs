@@ -52,7 +52,8 @@ impl ProgressLine {
     /// the only report.
     pub(super) fn say(&mut self, what: &str) {
         if output::verbosity() != Verbosity::Quiet {
-            self.ask(what);
+            self.clear();
+            let _ = output::stderr_message(what);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Shared parts of the verbs that show the records of servers.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -143,5 +143,5 @@ pub(super) fn complain(kind: &str, what: &str) {
         return;
     }
     // If stderr is closed too, the exit code reports the failure.
-    let _ = writeln!(output::stderr(), "{kind}: {what}");
+    let _ = output::stderr_message(&format!("{kind}: {what}"));
 }

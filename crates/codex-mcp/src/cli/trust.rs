@@ -310,5 +310,5 @@ fn print(path: &Path, codex: &UserConfig, json: bool) -> Result<(), Failure> {
 }
 
 fn say(line: &str) -> Result<(), Failure> {
-    Ok(writeln!(output::stdout(), "{}", visible_line(line))?)
+    Ok(output::stdout_message(&visible_line(line))?)
 }

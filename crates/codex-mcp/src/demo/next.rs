@@ -31,7 +31,7 @@ pub(super) fn tell<W: Write>(printer: &mut Printer<W>, demo_codex: &DemoCodex) -
     printer.next(
         "Or, in a repository of yours, have Codex work until the result is there:",
         &format!(
-            "{own} run \"Fix the failing test\" --sandbox workspace-write --until commits=1{codex}"
+            "{own} run \"Fix the failing test\" --sandbox workspace-write \\\n    --until commits=1{codex}"
         ),
     )
 }

@@ -140,11 +140,12 @@ impl<W: Write> Printer<W> {
         writeln!(self.out, " {rest}")
     }
 
-    /// Prints a next step: a sentence and a command to copy, which is never wrapped.
+    /// Prints a next step: a sentence and a command to copy, whose lines are never wrapped.
     pub(super) fn next(&mut self, text: &str, command: &str) -> io::Result<()> {
         writeln!(self.out)?;
         self.paragraph("", text, Style::new())?;
         write!(self.out, "\n   ")?;
+        let command = command.replace('\n', &hanging(3));
         self.out.styled(STRONG, command)?;
         writeln!(self.out)
     }

@@ -17,7 +17,7 @@ pub(super) const CALL: &str = "Create hello.txt with one line in it: Hello from 
 pub(super) const FOLLOW_UP: &str = "What did I ask you for before, and how did it go?";
 
 /// The task of the run.
-pub(super) const TASK: &str = "Put hello.txt into French as bonjour.txt, and commit both.";
+pub(super) const TASK: &str = "Put hello.txt into French as bonjour.txt; commit both.";
 
 /// The command prints the text that it writes, so that the model's final message reports a
 /// checked fact.

@@ -64,6 +64,18 @@ fn source_without_room_beside_its_value_is_below_it() {
 }
 
 #[test]
+fn long_source_begins_further_left() {
+    let world = World::new().user("[plugins.codex-mcp]\nmodel = \"m\"\n");
+    let config = world.load(Flags::default()).unwrap();
+    let source = config.threads.model.as_ref().unwrap().source.to_string();
+    let columns = source.chars().count() + 10;
+    let mut text = Vec::new();
+    as_text(&config, Some(columns), &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains(&format!("  m\n    {source}\n")), "{text}");
+}
+
+#[test]
 fn registry_journal_is_set_by_a_file() {
     let mode = |world: &World| world.load(Flags::default()).unwrap().registry_mode;
     let mut world = World::new();

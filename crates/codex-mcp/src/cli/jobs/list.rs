@@ -135,11 +135,10 @@ fn print(
 ) -> Result<(), Failure> {
     let mut out = output::stdout();
     match (listed.total, *filter == JobFilter::default()) {
-        (0, true) => writeln!(
-            out,
+        (0, true) => output::stdout_message(&format!(
             "There are no jobs yet in {store}. `codex-mcp jobs submit \"WHAT TO DO\"` hands one to \
              Codex."
-        )?,
+        ))?,
         (0, false) => writeln!(
             out,
             "There are no such jobs. `codex-mcp jobs list` lists all that there are."

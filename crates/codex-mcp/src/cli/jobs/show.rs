@@ -9,6 +9,7 @@ use codex_engine::logic::form::Field;
 use codex_engine::logic::progress::without_shell;
 use common::duration::ago;
 use common::output::{self, Output};
+use common::text::broken;
 use common::timestamp::timestamp;
 use git_probe::logic::git_state::ChangeKind;
 use job_queue::job_json;
@@ -37,6 +38,9 @@ const PROMPT_END: usize = 500;
 /// How many commands and files are shown, and how much of a command, in characters.
 const LINES: usize = 20;
 const COMMAND: usize = 120;
+
+/// The indent of texts below a heading.
+const INDENT: &str = "  ";
 
 const HEADING: Style = Style::new().bold();
 const WRONG: Style = AnsiColor::Red.on_default();
@@ -111,9 +115,9 @@ impl<W: Write> Page<W> {
             )?,
         }
         if let Some(error) = &job.summary.error {
-            self.styled(WRONG, "Failed", error)?;
+            self.sentences(WRONG, "Failed", error)?;
         }
-        self.text("Next", &next(job, questions))
+        self.sentences(HEADING, "Next", &next(job, questions))
     }
 
     /// Prints a question, and whether it can be answered here.
@@ -332,12 +336,19 @@ impl<W: Write> Page<W> {
         self.styled(HEADING, name, text)
     }
 
+    /// Sentences under a heading, which a terminal does not break within words.
+    fn sentences(&mut self, style: Style, name: &str, text: &str) -> Result<(), Failure> {
+        let columns = output::stdout_columns();
+        let columns = columns.map(|columns| columns.saturating_sub(INDENT.len()));
+        self.styled(style, name, &broken(text, columns))
+    }
+
     fn styled(&mut self, style: Style, name: &str, text: &str) -> Result<(), Failure> {
         writeln!(self.out)?;
         self.out.styled(style, name)?;
         writeln!(self.out)?;
         for line in text.trim_end().lines() {
-            writeln!(self.out, "  {line}")?;
+            writeln!(self.out, "{INDENT}{line}")?;
         }
         Ok(())
     }

@@ -365,15 +365,13 @@ impl SubmitOptions {
                 "message": message,
             }))?);
         }
-        let mut out = output::stdout();
-        writeln!(out, "{job}")?;
+        writeln!(output::stdout(), "{job}")?;
         if output::stdout_is_terminal() {
             let id = short(job);
-            writeln!(
-                out,
+            output::stdout_message(&format!(
                 "`codex-mcp jobs wait {id}` waits for it, `codex-mcp jobs logs -f {id}` shows \
                  what Codex does"
-            )?;
+            ))?;
         }
         Ok(())
     }

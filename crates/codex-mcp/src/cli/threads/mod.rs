@@ -207,7 +207,7 @@ fn print(args: &Args, entries: &[Entry], now: SystemTime) -> Result<(), Failure>
     let mut out = output::stdout();
     match (entries.len(), args.prune, args.dry_run) {
         (0, true, _) => writeln!(out, "There is nothing to remove.")?,
-        (0, false, _) => writeln!(out, "{}", nothing(args))?,
+        (0, false, _) => output::stdout_message(nothing(args))?,
         (number, true, dry) => {
             let verb = if dry { "Would remove" } else { "Removing" };
             let threads = if number == 1 { "thread" } else { "threads" };
