@@ -14,7 +14,7 @@ use crate::bound_settings::BoundSettings;
 use crate::bounds::{Bounds, Commands, Sources};
 use crate::error::ConfigError;
 use crate::eyes::EyesSettings;
-use crate::file::File;
+use crate::file::{File, LeftOut};
 use crate::flags::Flags;
 use crate::jobs::JobSettings;
 use crate::key::{HOST, ROLE, SUMMARIES, TEAM_TOOLS};
@@ -102,12 +102,11 @@ pub fn load_in(directory: &Path, flags: Flags) -> Result<Config, ConfigError> {
     load_without(directory, flags, &[])
 }
 
-/// Loads the settings for a directory as if the keys `left_out` were not in our section of the
-/// files.
+/// Loads the settings for a directory as if the keys `left_out` were not in their files.
 pub(super) fn load_without(
     directory: &Path,
     flags: Flags,
-    left_out: &[&str],
+    left_out: &[LeftOut],
 ) -> Result<Config, ConfigError> {
     let lookup = Lookup {
         here: directory,
@@ -120,7 +119,7 @@ pub(super) fn load_without(
 }
 
 impl Lookup<'_> {
-    pub(super) fn load(&self, flags: Flags, left_out: &[&str]) -> Result<Config, ConfigError> {
+    pub(super) fn load(&self, flags: Flags, left_out: &[LeftOut]) -> Result<Config, ConfigError> {
         let codex_home = self.codex_home();
         let atm_home = self.atm_home();
         let mut warnings = Vec::new();
@@ -183,7 +182,7 @@ impl Lookup<'_> {
     fn files(
         &self,
         codex_home: &Path,
-        left_out: &[&str],
+        left_out: &[LeftOut],
         warnings: &mut Vec<Warning>,
     ) -> Result<(Vec<File>, Option<Narrowing>), ConfigError> {
         let user = File::of_user(&self.user_file(), left_out, warnings)?;

@@ -51,6 +51,13 @@ pub(super) struct File {
     pub(super) preset: Preset,
 }
 
+/// A key of our section that is left out in one of the files.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    pub(super) file: PathBuf,
+    pub(super) key: &'static str,
+}
+
 /// The settings of `[core]` that this program uses.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Core {
@@ -202,7 +209,7 @@ impl File {
     /// When it cannot be read, or is malformed.
     pub(super) fn of_user(
         path: &Path,
-        left_out: &[&str],
+        left_out: &[LeftOut],
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<Self>, ConfigError> {
         match untrusted_file::read_text(path, LONGEST, Links::Followed) {
@@ -222,7 +229,7 @@ impl File {
         path: &Path,
         text: &str,
         scope: Scope,
-        left_out: &[&str],
+        left_out: &[LeftOut],
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, ConfigError> {
         let Document {
@@ -260,9 +267,11 @@ impl File {
 fn parse<T: DeserializeOwned + Default>(
     path: &Path,
     text: &str,
-    left_out: &[&str],
+    left_out: &[LeftOut],
 ) -> Result<Document<T>, ConfigError> {
-    let parsed = toml_error::parse_without(text, &SECTION_PATH, left_out);
+    let of_this_file = left_out.iter().filter(|one| one.file == path);
+    let keys: Vec<&str> = of_this_file.map(|one| one.key).collect();
+    let parsed = toml_error::parse_without(text, &SECTION_PATH, &keys);
     parsed.map_err(|error| ConfigError::Malformed {
         path: path.to_owned(),
         error,

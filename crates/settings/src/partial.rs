@@ -5,7 +5,7 @@ use std::env;
 
 use crate::config::{Config, load_without};
 use crate::error::ConfigError;
-use crate::file::SECTION;
+use crate::file::{LeftOut, SECTION};
 use crate::flags::Flags;
 use crate::source::Source;
 
@@ -58,11 +58,12 @@ pub fn load_partial(flags: &Flags) -> Result<PartialConfig, ConfigError> {
     without_wrong_values(|left_out| load_without(&directory, flags.clone(), left_out))
 }
 
-/// Calls `load` with more and more keys to leave out, until it succeeds.
+/// Calls `load` with more and more keys to leave out, until it succeeds. A key is left out only in
+/// the file in which it is wrong, so that one of a repository removes none of the user's settings.
 pub(super) fn without_wrong_values(
-    load: impl Fn(&[&str]) -> Result<Config, ConfigError>,
+    load: impl Fn(&[LeftOut]) -> Result<Config, ConfigError>,
 ) -> Result<PartialConfig, ConfigError> {
-    let mut left_out: Vec<&'static str> = Vec::new();
+    let mut left_out: Vec<LeftOut> = Vec::new();
     let mut wrong = Vec::new();
     loop {
         let error = match load(&left_out) {
@@ -77,20 +78,24 @@ pub(super) fn without_wrong_values(
     }
 }
 
-/// The key that is wrong in a file, if it can be left out.
-fn dispensable(error: &ConfigError) -> Option<&'static str> {
-    let key = match error {
-        ConfigError::Malformed { error, .. } => {
+/// The key that is wrong in a file, if it can be left out there.
+fn dispensable(error: &ConfigError) -> Option<LeftOut> {
+    let (file, key) = match error {
+        ConfigError::Malformed { path, error } => {
             let keys = error.keys.as_deref()?;
             let in_section = keys.strip_prefix(SECTION)?.strip_prefix('.')?;
-            in_section.split('.').next()?
+            (path, in_section.split('.').next()?)
         }
         ConfigError::Invalid {
             key,
-            from: Source::File(SECTION, _),
+            from: Source::File(SECTION, path),
             ..
-        } => *key,
+        } => (path, *key),
         _ => return None,
     };
-    DISPENSABLE.into_iter().find(|known| *known == key)
+    let key = DISPENSABLE.into_iter().find(|known| *known == key)?;
+    Some(LeftOut {
+        file: file.clone(),
+        key,
+    })
 }

@@ -19,7 +19,9 @@ use safe_files::untrusted_file::{self, Links, ReadError};
 use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
-use crate::file::{Core, File, PRESET_KEYS, Preset, SECTION, SECTION_KEYS, Scope, Section};
+use crate::file::{
+    Core, File, LeftOut, PRESET_KEYS, Preset, SECTION, SECTION_KEYS, Scope, Section,
+};
 use crate::lookup::{Lookup, in_section};
 use crate::policy::PolicyName;
 use crate::presets::Presets;
@@ -99,7 +101,7 @@ impl Lookup<'_> {
         &self,
         codex_home: &Path,
         user: Option<&File>,
-        left_out: &[&str],
+        left_out: &[LeftOut],
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<RepositoryFile>, ConfigError> {
         let Ok(here) = self.here.canonicalize() else {

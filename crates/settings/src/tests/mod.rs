@@ -19,6 +19,7 @@ use codex_config::trust::TrustedDirectories;
 
 use crate::config::Config;
 use crate::error::ConfigError;
+use crate::file::LeftOut;
 use crate::flags::Flags;
 use crate::lookup::Lookup;
 use crate::partial::{PartialConfig, without_wrong_values};
@@ -93,7 +94,7 @@ impl World {
         without_wrong_values(|left_out| self.load_without(Flags::default(), left_out))
     }
 
-    fn load_without(&self, flags: Flags, left_out: &[&str]) -> Result<Config, ConfigError> {
+    fn load_without(&self, flags: Flags, left_out: &[LeftOut]) -> Result<Config, ConfigError> {
         if self.is_trusted {
             let list = self.path("home/.config/codex-mcp/trust.toml");
             TrustedDirectories::add(&list, &self.here(), &self.path("repo")).unwrap();

@@ -79,3 +79,22 @@ fn wrong_value_of_a_trusted_repository_is_left_out() {
     assert_eq!(partial.wrong.len(), 1);
     assert_eq!(partial.config.threads.sandbox, None);
 }
+
+#[test]
+fn wrong_value_of_a_repository_removes_no_setting_of_the_user() {
+    let load = |user: &str| {
+        let repository = "[plugins.codex-mcp]\nnotify = 3\n";
+        let world = World::new().user(user).repository(repository);
+        world.load_partial().unwrap()
+    };
+    let partial = load("[plugins.codex-mcp]\nnotify = [\"desktop\"]\n");
+    assert_eq!(partial.wrong.len(), 1);
+    assert_eq!(partial.config.alerts.notifiers().len(), 1);
+    // Each file has an error of its own.
+    let partial = load("[plugins.codex-mcp]\nnotify = \"desktop\"\n");
+    let wrong: Vec<String> = partial.wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    for file in ["config.toml", ".atm.toml"] {
+        assert!(wrong.iter().any(|error| error.contains(file)), "{wrong:?}");
+    }
+}
