@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::World;
 use crate::file::{PRESET_KEYS, SECTION_KEYS};
 use crate::flags::Flags;
@@ -43,6 +45,9 @@ fn wrong_value_that_locates_or_bounds_work_is_never_left_out() {
         "codex_bin = 7",
         "identity = \"../x\"",
         "team = 7",
+        "role = 7",
+        "roles = 7",
+        "registry_journal = \"yes\"",
         "store = \"mysql://db/jobs\"",
         "jobs_of_others = \"all\"",
         "max_sandbox = \"none\"",
@@ -50,6 +55,7 @@ fn wrong_value_that_locates_or_bounds_work_is_never_left_out() {
         "allow_dirs = \"/srv\"",
         "allow_dirs = [\"srv\"]",
         "approval_policy = \"none\"",
+        "max_audit_bytes = \"1GB\"",
     ] {
         let text = format!("[plugins.codex-mcp]\nnotify = \"desktop\"\n{line}\n");
         let error = World::new().user(&text).load_partial().unwrap_err();
@@ -64,12 +70,41 @@ fn wrong_value_that_locates_or_bounds_work_is_never_left_out() {
     assert!(world.load_partial().is_err());
 }
 
+/// The keys that are never left out: a default would show other work, allow more, or delete records.
+const INDISPENSABLE: [&str; 13] = [
+    "codex_bin",
+    "identity",
+    "team",
+    "role",
+    "roles",
+    "registry_journal",
+    "store",
+    "jobs_of_others",
+    "max_sandbox",
+    "allow_commands",
+    "allow_dirs",
+    "approval_policy",
+    "max_audit_bytes",
+];
+
 #[test]
-fn dispensable_keys_are_keys_of_settings() {
-    let keys: Vec<&str> = SECTION_KEYS.into_iter().chain(PRESET_KEYS).collect();
-    for key in DISPENSABLE {
-        assert!(keys.contains(&key), "{key}");
-    }
+fn keys_that_are_never_left_out_are_in_the_docs() {
+    let all = SECTION_KEYS.into_iter().chain(PRESET_KEYS);
+    let (dispensable, others): (BTreeSet<&str>, BTreeSet<&str>) =
+        all.partition(|key| DISPENSABLE.contains(key));
+    assert_eq!(dispensable.len(), DISPENSABLE.len());
+    assert_eq!(others, BTreeSet::from(INDISPENSABLE));
+
+    let page = testkit::docs::root().join("docs/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let text = words.join(" ");
+    let (_, list) = text
+        .split_once("if the wrong value is in `[core]`,")
+        .unwrap();
+    let (list, _) = list.split_once(':').unwrap();
+    let named: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    assert_eq!(named, others);
 }
 
 #[test]
