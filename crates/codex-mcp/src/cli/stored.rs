@@ -93,10 +93,10 @@ fn with_state<E: From<ClaimError>>(config: Config) -> Result<Config, E> {
     }
 }
 
-/// Loads the storage settings. Errors in the settings are printed as warnings, and the defaults
-/// are used.
+/// Loads the storage settings for a verb that starts no work. An error that cannot be left out is
+/// printed as a warning too, and the defaults are used.
 pub(super) fn storage() -> Result<StorageSettings, Failure> {
-    let storage = match settings::load(Flags::default()) {
+    let storage = match load_partial(&Flags::default()) {
         Ok(config) => {
             for warning in &config.warnings {
                 complain("warning", &warning.to_string());
@@ -108,7 +108,8 @@ pub(super) fn storage() -> Result<StorageSettings, Failure> {
             }
         }
         Err(error) => {
-            complain("warning", &error.to_string());
+            let left_out = "The threads of jobs are left out.";
+            complain("warning", &format!("{error}. {left_out}"));
             StorageSettings {
                 atm_home: settings::atm_home(),
                 registry_mode: Mode::Document,

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use host_process::endpoint::HostRemains;
 use job_queue::logic::{JobId, JobPrefix};
 use job_queue::service::JobsError;
-use settings::{Config, Flags};
+use settings::{Config, Flags, PartialConfig};
 use work_board::{
     Connect, Connections, Hosts, JobBoard, MailBoard, Program, RetryError, ThreadRecord, WorkBoard,
 };
@@ -81,7 +81,8 @@ struct Configured;
 
 impl Program for Configured {
     fn threads(&self) -> Result<Vec<ThreadRecord>, String> {
-        let config = load()?;
+        let loaded = settings::load_partial(&Flags::default());
+        let PartialConfig { config, .. } = loaded.map_err(|error| error.to_string())?;
         let storage = StorageSettings {
             atm_home: config.atm_home,
             registry_mode: config.registry_mode.value,
@@ -93,7 +94,8 @@ impl Program for Configured {
 
     fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, RetryError>> {
         Box::pin(async move {
-            let config = load().map_err(RetryError::Failed)?;
+            let config = settings::load(Flags::default());
+            let config = config.map_err(|error| RetryError::Failed(error.to_string()))?;
             jobs::retry(config, &job).await.map_err(retry_error)
         })
     }
@@ -104,10 +106,6 @@ impl Program for Configured {
             jobs::missing_login(&config).await
         })
     }
-}
-
-fn load() -> Result<Config, String> {
-    settings::load(Flags::default()).map_err(|error| error.to_string())
 }
 
 fn retry_error(failure: Failure) -> RetryError {

@@ -84,6 +84,21 @@ async fn overview_shows_state_and_next_command_at_a_terminal() {
     assert_eq!(home.processes(), []);
 }
 
+#[tokio::test]
+async fn overview_shows_the_state_though_a_setting_is_wrong() {
+    let home = Home::new("");
+    let directory = home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let text = "[plugins.codex-mcp]\nnotify = \"desktop\"\n";
+    fs::write(directory.join("config.toml"), text).unwrap();
+    let codex = codex(&home, LOGGED_OUT);
+    let (shown, code) = Terminal::runs(program(&home, &codex)).ends().await;
+    assert_eq!(code, Some(0), "{shown}");
+    for words in ["`notify`:", "none under way", "0.169.0"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
 #[test]
 fn overview_is_plain_where_stdout_is_a_pipe() {
     let home = Home::new("");

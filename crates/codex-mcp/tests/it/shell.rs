@@ -216,6 +216,17 @@ async fn store_of_the_command_line_is_completed() {
     );
 }
 
+#[tokio::test]
+async fn jobs_are_completed_though_a_setting_is_wrong() {
+    let shell = Shell::new();
+    let ids = shell.add_jobs(&["first"]).await;
+    let directory = shell.home.atm_home().join(".config/atm");
+    fs::create_dir_all(&directory).unwrap();
+    let text = "[plugins.codex-mcp]\nnotify = \"desktop\"\n";
+    fs::write(directory.join("config.toml"), text).unwrap();
+    assert_eq!(shell.values(&["cancel", ""]), ids);
+}
+
 #[test]
 fn teams_are_completed_and_hostile_names_are_not() {
     let shell = Shell::new();

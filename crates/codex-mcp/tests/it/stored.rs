@@ -104,7 +104,7 @@ fn wrong_setting_does_not_hide_work_and_starts_none() {
         let error = said.stderr.lines().find(|line| line.starts_with("error: "));
         assert!(error.unwrap().contains(wrong), "{verb:?}: {said:?}");
     }
-    // Without it, more work could be shown, or another store.
+    // The default of these settings could show more work, or another store.
     for line in ["max_sandbox = \"none\"", "store = 7"] {
         set(&home, &format!("notify = \"desktop\"\n{line}"));
         let said = say(&home, &["ps"]);

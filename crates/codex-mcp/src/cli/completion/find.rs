@@ -12,7 +12,7 @@ use common::duration::ago;
 use job_queue::logic::JobState;
 use job_queue::store::{JobFilter, JobSummary};
 use settings::store_location::Location;
-use settings::{Config, Flags};
+use settings::{Config, Flags, PartialConfig};
 
 use super::MOST;
 use super::candidate::{Candidate, JobChoice};
@@ -104,10 +104,12 @@ fn with_config(
         store,
         ..Flags::default()
     };
-    let config = match settings::load(flags) {
-        Ok(config) if config.jobs.state.is_absolute() && config.atm_home.is_absolute() => config,
-        _ => return Vec::new(),
+    let Ok(PartialConfig { config, .. }) = settings::load_partial(&flags) else {
+        return Vec::new();
     };
+    if config.jobs.state.is_relative() || config.atm_home.is_relative() {
+        return Vec::new();
+    }
     runtime::block_on(find(&config)).unwrap_or_default()
 }
 

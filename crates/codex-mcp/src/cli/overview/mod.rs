@@ -33,7 +33,7 @@ pub(super) fn run() -> ExitCode {
 }
 
 fn show() -> Result<ExitCode, Failure> {
-    let config = settings::load(Flags::default());
+    let config = stored::load_partial(&Flags::default());
     for warning in config.iter().flat_map(|config| &config.warnings) {
         complain("warning", &warning.to_string());
     }

@@ -45,6 +45,27 @@ async fn jobs_are_shown_and_cancelled_though_a_setting_is_wrong() {
 }
 
 #[tokio::test]
+async fn thread_that_only_a_job_has_is_listed_though_a_setting_is_wrong() {
+    let stage = JobsFixture::new().await;
+    stage.ended("first", Ending::Completed).await;
+    let directory = stage.home.atm_home().join(".config/atm");
+    std::fs::create_dir_all(&directory).unwrap();
+    let listed = |line: &str| {
+        let text = format!("[plugins.codex-mcp]\n{line}\n");
+        std::fs::write(directory.join("config.toml"), text).unwrap();
+        let said: CommandOutput = stage.program(&["threads"]).output().unwrap().into();
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        (said.stdout.contains(SESSION), said.stderr)
+    };
+    let (is_listed, warnings) = listed("notify = \"desktop\"");
+    assert!(is_listed && warnings.contains("`notify`: "), "{warnings}");
+    // The default could be another store.
+    let (is_listed, warnings) = listed("store = 7");
+    let told = warnings.contains("The threads of jobs are left out.");
+    assert!(!is_listed && told, "{warnings}");
+}
+
+#[tokio::test]
 async fn jobs_are_listed_newest_first_and_can_be_filtered() {
     let stage = JobsFixture::new().await;
     let failed = stage.ended("first", Ending::Failed).await;
@@ -171,23 +192,8 @@ async fn threads_of_jobs_are_listed_beside_those_of_servers() {
         .await;
     let last = stage.ended("go on", Ending::Failed).await;
     let threads = |args: &[&str]| -> Value {
-        let mut command = stage.command(&[]);
-        let program = command.get_program().to_owned();
-        let variables: Vec<_> = command
-            .get_envs()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
-            .collect();
-        command = Command::new(program);
-        command
-            .env_clear()
-            .envs(variables)
-            .current_dir(stage.home.work());
-        let output = command
-            .arg("threads")
-            .arg("--json")
-            .args(args)
-            .output()
-            .unwrap();
+        let mut program = stage.program(&[&["threads", "--json"], args].concat());
+        let output = program.output().unwrap();
         let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
         listed["threads"].clone()
     };

@@ -62,9 +62,13 @@ impl JobsFixture {
     }
 
     fn command(&self, args: &[&str]) -> Command {
+        self.program(&[&["jobs"], args].concat())
+    }
+
+    /// The program with another verb than `jobs`.
+    fn program(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
         command
-            .arg("jobs")
             .args(args)
             .env_clear()
             .envs(self.home.env())
