@@ -22,7 +22,7 @@ use common::output;
 use mcp_server::{Api, Group};
 use safe_files::state_directory::state_directory;
 use safe_files::state_file;
-use settings::Flags;
+use settings::{ConfigError, Flags, Source};
 
 use self::apply::Applied;
 use self::change::{Action, Change, Request};
@@ -198,8 +198,7 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
             Err(error) => vec![error],
         };
         for error in wrong {
-            let remedy = "The server does not start with these settings; correct them first.";
-            complain("warning", &format!("{error}. {remedy}"));
+            complain("warning", &format!("{error}. {}", consequence(&error)));
         }
     }
     let request = request(args)?;
@@ -244,6 +243,28 @@ fn set_up(args: &Args) -> Result<bool, Failure> {
         codex::offer_login(&outcome)?;
     }
     Ok(outcome.is_fine())
+}
+
+/// What a wrong setting means for the servers that clients start: in other directories, and without
+/// the variables of this shell.
+fn consequence(error: &ConfigError) -> &'static str {
+    let file = match error {
+        ConfigError::Malformed { path, .. } => Some(path),
+        ConfigError::Invalid { from, .. } | ConfigError::NoRole { from, .. } => match from {
+            Source::Variable(_) => {
+                return "A server that is started with this variable does not start.";
+            }
+            Source::File(_, path) | Source::Role(_, path) => Some(path),
+            _ => None,
+        },
+        ConfigError::Unreadable(_) | ConfigError::Trust(_) => None,
+    };
+    match file {
+        Some(path) if *path != settings::user_file() => {
+            "A server that is started in this directory does not start."
+        }
+        _ => "The server does not start with these settings; correct them first.",
+    }
 }
 
 /// The outcome of `setup`.

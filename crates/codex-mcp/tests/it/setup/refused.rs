@@ -64,6 +64,27 @@ fn settings_with_which_the_server_does_not_start_are_reported() {
 }
 
 #[test]
+fn wrong_setting_of_a_directory_or_a_variable_concerns_servers_that_have_it() {
+    let home = Home::new("");
+    let mut setup = Setup::on_the_newest(&home);
+    let text = "[plugins.codex-mcp]\nrequest_timeout_secs = 0\n";
+    fs::write(home.work().join(".atm.toml"), text).unwrap();
+    crate::trust(&home, &home.work());
+    let said = setup.run(&["cursor", "--dry-run"]);
+    assert!(
+        said.stderr.contains("started in this directory"),
+        "{said:?}"
+    );
+    let variable = ("CODEX_MCP_SANDBOX".into(), "nonsense".into());
+    setup.env.push(variable);
+    let said = setup.run(&["cursor", "--dry-run"]);
+    assert!(
+        said.stderr.contains("started with this variable"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn one_broken_file_does_not_keep_the_others_from_being_set_up() {
     let home = Home::new("");
     let setup = Setup::on_the_newest(&home);
