@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
+use crate::key::IDENTITY;
 use crate::listen_address::ListenAddress;
 use crate::policy;
 use crate::source::Warning;
@@ -342,44 +343,52 @@ fn of_a_run(key: &str) -> Option<&'static str> {
 
 /// Warns about tables whose names resemble ours. Other tables belong to other programs.
 fn warn_of_mistyped_tables(path: &Path, whole: &toml::Table, warnings: &mut Vec<Warning>) {
-    let plugins = whole.get("plugins").and_then(toml::Value::as_table);
-    let inner = plugins.into_iter().flat_map(toml::Table::keys);
-    let inner = inner.map(|key| (format!("plugins.{key}"), key.as_str(), "codex-mcp"));
-    let outer = whole
-        .keys()
-        .map(|key| (key.clone(), key.as_str(), "plugins"));
-    for (table, key, known) in inner.chain(outer) {
-        if key != known && strsim::normalized_levenshtein(key, known) >= TABLES_ALIKE {
+    let [outer, inner] = SECTION_PATH;
+    let plugins = whole.get(outer).and_then(toml::Value::as_table);
+    let below = plugins.into_iter().flat_map(toml::Table::keys);
+    let below = below.map(|key| (format!("{outer}.{key}"), key, inner, inner));
+    let above = whole.keys().map(|key| (key.clone(), key, outer, outer));
+    let alone = whole.keys().map(|key| (key.clone(), key, inner, SECTION));
+    for (table, key, known, meant) in below.chain(above).chain(alone) {
+        let is_ours = table == outer || table == SECTION;
+        if !is_ours && strsim::normalized_levenshtein(key, known) >= TABLES_ALIKE {
             let table = one_line(&table, NAME_SHOWN);
             warnings.push(Warning {
                 message: format!("{}: nobody reads [{table}]", path.display()),
-                hint: format!("Did you mean `{known}`?"),
+                hint: format!("Did you mean `{meant}`?"),
             });
         }
     }
 }
 
-/// Warns about settings that stand at the top of the file instead of in our section. Other keys
-/// there belong to other programs.
+/// Warns about settings that stand at the top of the file, in `[plugins]` or in `[core]` instead of
+/// in our section. Other keys there, and tables in the two, belong to other programs.
 fn warn_of_settings_outside(path: &Path, whole: &toml::Table, warnings: &mut Vec<Warning>) {
-    for key in SECTION_KEYS.into_iter().chain(PRESET_KEYS) {
-        let Some(value) = whole.get(key) else {
-            continue;
-        };
-        let hint = match value.is_table() {
-            true if TABLES.contains(&key) => {
-                format!("Rename its tables to `[{SECTION}.{key}.NAME]`.")
-            }
-            true => continue,
-            false => "Put it below that line; add the line if there is none.".to_owned(),
-        };
-        warnings.push(Warning {
-            message: format!(
-                "{}: `{key}` stands outside of `[{SECTION}]`, and is not read",
-                path.display()
-            ),
-            hint,
-        });
+    let [plugins, _] = SECTION_PATH;
+    let in_table = |name: &'static str| Some((Some(name), whole.get(name)?.as_table()?));
+    let places = [Some((None, whole)), in_table(plugins), in_table(CORE)];
+    for (table, keys) in places.into_iter().flatten() {
+        let is_read = |key: &str| table == Some(CORE) && key == IDENTITY.name;
+        for key in SECTION_KEYS.into_iter().chain(PRESET_KEYS) {
+            let Some(value) = keys.get(key).filter(|_| !is_read(key)) else {
+                continue;
+            };
+            let hint = match value.is_table() {
+                true if table.is_none() && TABLES.contains(&key) => {
+                    format!("Rename its tables to `[{SECTION}.{key}.NAME]`.")
+                }
+                true => continue,
+                false => "Put it below that line; add the line if there is none.".to_owned(),
+            };
+            let of_table = table.map_or_else(String::new, |table| format!(" of `[{table}]`"));
+            warnings.push(Warning {
+                message: format!(
+                    "{}: `{key}`{of_table} stands outside of `[{SECTION}]`, and is not read",
+                    path.display()
+                ),
+                hint,
+            });
+        }
     }
 }
 
@@ -471,6 +480,8 @@ mod tests {
         for (table, meant) in [
             ("plugins.codex_mcp", "codex-mcp"),
             ("plugin.codex-mcp", "plugins"),
+            ("codex-mcp", "plugins.codex-mcp"),
+            ("codex_mcp", "plugins.codex-mcp"),
         ] {
             let (_, warnings) = read(&format!("[{table}]\nmodel = \"m\"\n")).unwrap();
             assert_eq!(warnings.len(), 1, "{table}");
@@ -478,6 +489,26 @@ mod tests {
         }
         let (_, warnings) = read("[plugins.gh-monitor]\nx = 1\n[core]\n").unwrap();
         assert_eq!(warnings, []);
+    }
+
+    #[test]
+    fn setting_in_the_table_of_another_program_is_reported() {
+        let text = "[plugins]\nmax_sandbox = \"read-only\"\n[plugins.host]\nx = 1\n\
+                    [plugins.prices.m]\ninput = 1\n\
+                    [core]\nidentity = \"a\"\ndefault_team = \"t\"\nteam = \"t\"\nother = 1\n";
+        let (_, warnings) = read(text).unwrap();
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let [of_plugins, of_core] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        let outside = "stands outside of `[plugins.codex-mcp]`, and is not read. Put it below";
+        for (warning, setting) in [
+            (of_plugins, "`max_sandbox` of `[plugins]`"),
+            (of_core, "`team` of `[core]`"),
+        ] {
+            let words = format!("{setting} {outside}");
+            assert!(warning.contains(&words), "{warning}");
+        }
     }
 
     #[test]
