@@ -9,10 +9,10 @@ use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::duration::SetDuration;
 use common::nearest::nearest;
 use common::text::one_line;
-use common::toml_error;
+use common::toml_error::{self, TomlError};
 use safe_files::untrusted_file::{self, Links};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use crate::error::ConfigError;
 use crate::key::IDENTITY;
@@ -21,6 +21,7 @@ use crate::policy;
 use crate::source::Warning;
 use crate::store_access::OthersJobs;
 use crate::store_location::Location;
+use crate::strict::{self, Table};
 
 /// The table of our settings.
 pub(super) const SECTION: &str = "plugins.codex-mcp";
@@ -70,6 +71,7 @@ pub(super) struct Core {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Section {
+    #[serde(deserialize_with = "strict::text")]
     pub(super) codex_bin: Option<PathBuf>,
     pub(super) request_timeout_secs: Option<SetDuration>,
     pub(super) identity: Option<AgentName>,
@@ -100,9 +102,17 @@ pub(super) struct Section {
     pub(super) max_audit_bytes: Option<u64>,
     pub(super) max_log_bytes: Option<u64>,
     /// Checked only when they are looked up: those of a repository do not count.
+    #[serde(deserialize_with = "price_tables")]
     pub(super) prices: Option<BTreeMap<String, SetPrice>>,
     pub(super) currency: Option<String>,
+    #[serde(deserialize_with = "strict::tables")]
     pub(super) roles: BTreeMap<RoleName, Preset>,
+}
+
+fn price_tables<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<BTreeMap<String, SetPrice>>, D::Error> {
+    strict::tables(from).map(Some)
 }
 
 /// The prices of a model, each for one million tokens.
@@ -118,12 +128,15 @@ pub(super) struct SetPrice {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Preset {
+    #[serde(deserialize_with = "strict::text")]
     pub(super) model: Option<String>,
     pub(super) reasoning_effort: Option<Effort>,
     pub(super) sandbox: Option<SandboxMode>,
     #[serde(deserialize_with = "policy::by_any_name")]
     pub(super) approval_policy: Option<ApprovalPolicy>,
+    #[serde(deserialize_with = "strict::text")]
     pub(super) base_prompt_file: Option<PathBuf>,
+    #[serde(deserialize_with = "strict::text")]
     pub(super) extra_instructions_file: Option<PathBuf>,
 }
 
@@ -191,15 +204,15 @@ const KEYS_SHOWN: usize = 6;
 #[derive(Deserialize)]
 struct Document<T> {
     #[serde(default)]
-    core: Core,
+    core: Table<Core>,
     #[serde(default)]
-    plugins: Plugins<T>,
+    plugins: Table<Plugins<T>>,
 }
 
 #[derive(Default, Deserialize)]
 struct Plugins<T> {
     #[serde(default, rename = "codex-mcp")]
-    codex_mcp: T,
+    codex_mcp: Table<T>,
 }
 
 impl File {
@@ -233,23 +246,20 @@ impl File {
         left_out: &[LeftOut],
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, ConfigError> {
-        let Document {
-            core,
-            plugins: Plugins { codex_mcp: section },
-        } = parse(path, text, left_out)?;
-        let preset: Document<Preset> = parse(path, text, left_out)?;
-        let plain: Document<toml::Table> = parse(path, text, left_out)?;
-        warn_of_unknown_keys(path, &plain.plugins.codex_mcp, warnings);
+        let (core, section): (_, Section) = parse(path, text, left_out)?;
+        let (_, preset): (_, Preset) = parse(path, text, left_out)?;
+        let (_, plain): (_, toml::Table) = parse(path, text, left_out)?;
+        warn_of_unknown_keys(path, &plain, warnings);
         let whole: toml::Table = toml::from_str(text).unwrap_or_default();
         warn_of_mistyped_tables(path, &whole, warnings);
         warn_of_settings_outside(path, &whole, warnings);
-        warn_of_dropped_policies(path, &plain.plugins.codex_mcp, warnings);
+        warn_of_dropped_policies(path, &plain, warnings);
         Ok(Self {
             path: path.to_owned(),
             scope,
             core,
             section,
-            preset: preset.plugins.codex_mcp,
+            preset,
         })
     }
 
@@ -265,18 +275,38 @@ impl File {
     }
 }
 
+/// Parses `[core]`, and our section as `T`.
 fn parse<T: DeserializeOwned + Default>(
     path: &Path,
     text: &str,
     left_out: &[LeftOut],
-) -> Result<Document<T>, ConfigError> {
+) -> Result<(Core, T), ConfigError> {
     let of_this_file = left_out.iter().filter(|one| one.file == path);
     let keys: Vec<&str> = of_this_file.map(|one| one.key).collect();
-    let parsed = toml_error::parse_without(text, &SECTION_PATH, &keys);
-    parsed.map_err(|error| ConfigError::Malformed {
+    let parsed: Result<Document<T>, TomlError> =
+        toml_error::parse_without(text, &SECTION_PATH, &keys);
+    let Document {
+        core: Table(core),
+        plugins: Table(Plugins {
+            codex_mcp: Table(section),
+        }),
+    } = parsed.map_err(|error| ConfigError::Malformed {
         path: path.to_owned(),
-        error,
-    })
+        error: with_model(error),
+    })?;
+    Ok((core, section))
+}
+
+/// The error; that of prices without the name of a model says that it is missing.
+fn with_model(mut error: TomlError) -> TomlError {
+    let keys = error.keys.as_deref();
+    let key = keys.and_then(|keys| keys.strip_prefix(SECTION)?.strip_prefix(".prices."));
+    if let Some(key) = key.filter(|key| PRICE_KEYS.contains(key)) {
+        error.message = format!(
+            "`{key}`: prices need the name of their model, as in [{SECTION}.prices.\"MODEL\"]"
+        );
+    }
+    error
 }
 
 fn warn_of_unknown_keys(path: &Path, section: &toml::Table, warnings: &mut Vec<Warning>) {
@@ -552,6 +582,36 @@ mod tests {
             ("[core]\nidentity = 5\n", "line 2, column 12"),
             ("[plugins.codex-mcp.roles.\"a/b\"]\n", "line 1"),
             ("[plugins\n", "line 1"),
+            (
+                "[[plugins.codex-mcp]]\nmodel = \"m\"\n",
+                "`plugins.codex-mcp`: it must be a table, with one pair of brackets",
+            ),
+            ("plugins = []\n", "`plugins`: it must be a table"),
+            ("core = [\"me\"]\n", "`core`: it must be a table"),
+            (
+                "[[plugins.codex-mcp.roles.r]]\nmodel = \"m\"\n",
+                "`plugins.codex-mcp.roles.r`: it must be a table",
+            ),
+            (
+                "[plugins.codex-mcp.prices]\ninput = 1\n",
+                "line 2, column 9: `input`: prices need the name of their model",
+            ),
+            (
+                "[plugins.codex-mcp]\nprices.m = [1, 2, 3]\n",
+                "it must be a table",
+            ),
+            (
+                "[plugins.codex-mcp]\nmodel = \" \"\n",
+                "line 2, column 9: `model`: it must not be empty",
+            ),
+            (
+                "[plugins.codex-mcp]\ncodex_bin = \"\"\n",
+                "`codex_bin`: it must not be empty",
+            ),
+            (
+                "[plugins.codex-mcp.roles.r]\nbase_prompt_file = \"\"\n",
+                "`base_prompt_file`: it must not be empty",
+            ),
             (
                 "[plugins.codex-mcp]\nstore = \"mysql://me:sesame@db/jobs\"\n",
                 "line 2, column 9",

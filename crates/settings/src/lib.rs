@@ -65,6 +65,7 @@ mod sandbox_warnings;
 mod server;
 mod show;
 mod source;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod threads;
