@@ -1,6 +1,7 @@
 //! The names by which users and clients give approval policies.
 
 use codex_protocol::codex::ApprovalPolicy;
+use serde::de::value::StringDeserializer;
 use serde::{Deserialize, Deserializer};
 
 /// The name of the policy that Codex no longer has.
@@ -11,8 +12,7 @@ pub const REPLACED: &str = "Codex no longer has the approval policy on-failure; 
                                    is used instead";
 
 /// The names of approval policies, including the one that Codex no longer has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, strum::VariantNames)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum PolicyName {
     /// Asks before each command that is not known to be harmless.
@@ -33,6 +33,28 @@ impl PolicyName {
             Self::OnFailure | Self::OnRequest => ApprovalPolicy::OnRequest,
             Self::Never => ApprovalPolicy::Never,
         }
+    }
+}
+
+impl From<ApprovalPolicy> for PolicyName {
+    fn from(policy: ApprovalPolicy) -> Self {
+        match policy {
+            ApprovalPolicy::Untrusted => Self::Untrusted,
+            ApprovalPolicy::OnRequest => Self::OnRequest,
+            ApprovalPolicy::Never => Self::Never,
+        }
+    }
+}
+
+/// The name of the dropped policy is understood, but the error of a wrong name does not list it.
+impl<'de> Deserialize<'de> for PolicyName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        if name == DROPPED {
+            return Ok(Self::OnFailure);
+        }
+        let known = StringDeserializer::<D::Error>::new(name);
+        ApprovalPolicy::deserialize(known).map(Self::from)
     }
 }
 

@@ -59,7 +59,9 @@ fn policy_that_codex_dropped_is_replaced_with_a_warning() {
         assert!(warnings[0].contains(REPLACED), "{warnings:?}");
     }
     let wrong = World::new().user("[plugins.codex-mcp]\napproval_policy = \"sometimes\"\n");
-    assert!(wrong.load(Flags::default()).is_err());
+    let error = wrong.load(Flags::default()).unwrap_err().to_string();
+    let known = "it must be one of `untrusted`, `on-request`, `never`";
+    assert!(error.contains(known), "{error}");
 }
 
 #[test]
