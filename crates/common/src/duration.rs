@@ -40,10 +40,20 @@ pub fn check(value: Duration, range: &RangeInclusive<Duration>) -> Result<Durati
         true => Ok(value),
         false => Err(format!(
             "it must be between {} and {}",
-            humantime::format_duration(*range.start()),
-            humantime::format_duration(*range.end())
+            in_one_unit(*range.start()),
+            in_one_unit(*range.end())
         )),
     }
+}
+
+/// A duration of whole seconds, in the largest unit of [`FORMS`] in which it is a whole number.
+fn in_one_unit(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let mut units = [("d", 86_400), ("h", 3600), ("m", 60)].into_iter();
+    let fits = |length: u64| seconds >= length && seconds.is_multiple_of(length);
+    let unit = units.find(|(_, length)| fits(*length));
+    let (unit, length) = unit.unwrap_or(("s", 1));
+    format!("{}{unit}", seconds / length)
 }
 
 /// An age in its largest unit: seconds, minutes, hours or days.
@@ -154,8 +164,15 @@ mod tests {
 
     #[test]
     fn duration_out_of_range_is_refused_with_the_range() {
-        let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
-        let error = check(Duration::ZERO, &range).unwrap_err();
-        assert_eq!(error, "it must be between 1s and 1day");
+        for (seconds, words) in [
+            ([1, 86_400], "1s and 1d"),
+            ([60, 100], "1m and 100s"),
+            ([0, 7200], "0s and 2h"),
+            ([90, 36_525 * 86_400], "90s and 36525d"),
+        ] {
+            let [start, end] = seconds.map(Duration::from_secs);
+            let error = check(end + Duration::from_secs(1), &(start..=end)).unwrap_err();
+            assert_eq!(error, format!("it must be between {words}"));
+        }
     }
 }

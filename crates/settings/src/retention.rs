@@ -23,8 +23,7 @@ const TASKS: Duration = DAY;
 const AUDIT_BYTES: u64 = 10 << 20;
 const LOG_BYTES: u64 = 1 << 20;
 
-/// The range of the times: from a minute, which a client may need to fetch a result, to 100 years
-/// (of 365.25 days, which messages show as years).
+/// The range of the times: from a minute, which a client may need to fetch a result, to 100 years.
 const TIMES: RangeInclusive<Duration> = Duration::from_secs(60)..=DAY.saturating_mul(36_525);
 
 /// The range of the sizes, in bytes: from a few lines of the audit, each up to 8 KiB, to a file

@@ -77,7 +77,7 @@ fn invalid_settings_of_alerts_are_refused() {
             "stall_timeout_secs = 5m",
             "`stall_timeout_secs`: a text needs quotes, and so does a time with a unit",
         ),
-        ("stall_timeout_secs = 0", "it must be between 1s and 1day"),
+        ("stall_timeout_secs = 0", "it must be between 1s and 1d"),
     ] {
         let world = World::new().user(&format!("[plugins.codex-mcp]\n{line}\n"));
         let error = world.load(Flags::default()).unwrap_err().to_string();

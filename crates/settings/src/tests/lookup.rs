@@ -103,7 +103,7 @@ fn invalid_value_is_an_error_that_names_its_source() {
         (
             "CODEX_MCP_REQUEST_TIMEOUT_SECS",
             "0",
-            "it must be between 1s and 1day",
+            "it must be between 1s and 1d",
         ),
     ] {
         let world = World::new().variable(variable, value);

@@ -156,7 +156,7 @@ async fn killed_server_leaves_no_process_in_any_phase() {
 #[tokio::test]
 async fn wrong_command_line_and_configuration_are_explained() {
     for (args, file, status, words) in [
-        (&["--timeout", "0"][..], "", 2, "between 1s and 1day"),
+        (&["--timeout", "0"][..], "", 2, "between 1s and 1d"),
         (&["--no-such-flag"], "", 2, "--no-such-flag"),
         (
             &[],
