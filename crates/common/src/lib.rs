@@ -23,6 +23,7 @@ pub mod json;
 pub mod nearest;
 pub mod output;
 pub mod secrets;
+pub mod serde_error;
 pub mod sync;
 pub mod text;
 pub mod timestamp;

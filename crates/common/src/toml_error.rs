@@ -5,8 +5,10 @@ use std::error::Error;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
+use crate::serde_error;
 use crate::text::one_line;
 
 /// The longest path of keys that is shown, in bytes.
@@ -85,6 +87,10 @@ fn located(text: &str, error: &toml::de::Error) -> TomlError {
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let in_line = before.get(line_start..).unwrap_or_default();
     let message = in_plain_words(error.message());
+    let message = match (element(text, start), message.strip_prefix("it ")) {
+        (Some(number), Some(rest)) => format!("element {number} {rest}"),
+        _ => message,
+    };
     let keys = keys(error);
     let key = key(in_line).map(str::to_owned);
     let key = key.or_else(|| Some(one_line(keys.as_deref()?, LONGEST_KEYS)));
@@ -110,6 +116,29 @@ fn key(before: &str) -> Option<&str> {
     (is_key && is_alone).then_some(key)
 }
 
+/// The number, from 1, of the element of a list that begins at `start`. A table is no such element:
+/// a list of tables begins where its first table does.
+fn element(text: &str, start: usize) -> Option<usize> {
+    fn within(value: &DeValue<'_>, start: usize) -> Option<usize> {
+        match value {
+            DeValue::Array(list) => {
+                let is_meant = |one: &Spanned<DeValue<'_>>| {
+                    !one.get_ref().is_table() && one.span().start == start
+                };
+                let found = list.iter().position(is_meant).map(|before| before + 1);
+                found.or_else(|| list.iter().find_map(|one| within(one.get_ref(), start)))
+            }
+            DeValue::Table(table) => table
+                .values()
+                .find_map(|value| within(value.get_ref(), start)),
+            _ => None,
+        }
+    }
+    let document = DeTable::parse(text).ok()?;
+    let mut values = document.get_ref().values();
+    values.find_map(|value| within(value.get_ref(), start))
+}
+
 /// The keys from the top of the document to the value.
 fn keys(error: &toml::de::Error) -> Option<String> {
     let mut error = error.clone();
@@ -120,12 +149,6 @@ fn keys(error: &toml::de::Error) -> Option<String> {
     let keys = keys.strip_prefix("in `")?.strip_suffix('`')?;
     Some(keys.to_owned())
 }
-
-/// The beginnings of serde's messages that go on with a value of the document, and then with
-/// what was expected instead.
-///
-/// Source: `Error::invalid_type`, `invalid_value` and `unknown_variant` of serde 1.0.229.
-const QUOTING: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown variant "];
 
 /// Words of the parser whose whole message says nothing to a person, and what is said instead. The
 /// parser's own messages quote nothing.
@@ -147,40 +170,12 @@ const PARSER_MESSAGES: [(&str, &str); 4] = [
     ("wanted string or table", "it must be a text in quotes"),
 ];
 
-/// A message without the value and without the terms of Rust and of serde.
+/// A message without the value and without the terms of the parser and of serde.
 fn in_plain_words(message: &str) -> String {
-    if let Some((_, plain)) = PARSER_MESSAGES.iter().find(|(words, _)| *words == message) {
-        return (*plain).to_owned();
-    }
-    if !QUOTING.iter().any(|start| message.starts_with(start)) {
-        return message.to_owned();
-    }
-    // The last one: the value can have the same words.
-    match message.rsplit_once(", expected ") {
-        Some((found, expected)) => {
-            let is_text = found.starts_with("invalid type: string ");
-            format!("it must be {}", expected_words(expected, is_text))
-        }
-        None => "it must be another value".to_owned(),
-    }
-}
-
-/// What was expected, in plain words; `is_text` if the file has a text there.
-fn expected_words(expected: &str, is_text: bool) -> String {
-    let words = match expected {
-        "a sequence" => return "a list in brackets, as in [\"…\"]".to_owned(),
-        "a map" => return "a table".to_owned(),
-        "a string" | "path string" => return "a text in quotes".to_owned(),
-        "a boolean" => "true or false",
-        "f64" => "a number",
-        "u32" => "a whole number from 0 to 4294967295",
-        "u64" => "a whole number that is not negative",
-        table if table.starts_with("struct ") => return "a table".to_owned(),
-        other => return other.to_owned(),
-    };
-    match is_text {
-        true => format!("{words}, without quotes"),
-        false => words.to_owned(),
+    let known = PARSER_MESSAGES.iter().find(|(words, _)| *words == message);
+    match known {
+        Some((_, plain)) => (*plain).to_owned(),
+        None => serde_error::in_plain_words(message),
     }
 }
 
@@ -244,12 +239,12 @@ mod tests {
         let switches = "tokens = [\"on\", \"sesame\"]\n";
         assert_eq!(
             message::<BTreeMap<String, Vec<Switch>>>(switches),
-            "line 1, column 17: `tokens`: it must be `on` or `off`"
+            "line 1, column 17: `tokens`: element 2 must be `on` or `off`"
         );
         let in_lines = "tokens = [\n  \"on\",\n  \"sesame\",\n]\n";
         assert_eq!(
             message::<BTreeMap<String, Vec<Switch>>>(in_lines),
-            "line 3, column 3: `tokens`: it must be `on` or `off`"
+            "line 3, column 3: `tokens`: element 2 must be `on` or `off`"
         );
         let nested = "prices.\"m.1\" = { input = \"sesame\" }\n";
         type Prices = BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>;

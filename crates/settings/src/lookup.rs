@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::duration::{self, SetDuration};
+use common::serde_error::in_plain_words;
 use safe_files::home_directory::home_directory;
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -119,7 +120,7 @@ impl Lookup<'_> {
             .to_str()
             .ok_or_else(|| invalid("it is not UTF-8".to_owned()))?;
         let value = T::deserialize(text.into_deserializer())
-            .map_err(|error: ValueError| invalid(in_plain_terms(&error)))?;
+            .map_err(|error: ValueError| invalid(in_plain_words(&error.to_string())))?;
         Ok(Some(Setting::new(value, from)))
     }
 
@@ -148,13 +149,6 @@ impl Lookup<'_> {
         let set = in_section(files, of_file);
         Ok(set.unwrap_or(Setting::new(default, Source::Default)))
     }
-}
-
-/// The text of an error of serde, without the terms of Rust.
-fn in_plain_terms(error: &ValueError) -> String {
-    error
-        .to_string()
-        .replacen("unknown variant", "unknown value", 1)
 }
 
 /// A setting from the first file that has it in our section.

@@ -71,7 +71,7 @@ fn invalid_settings_of_alerts_are_refused() {
         ),
         (
             "notify_on = [\"ends\", \"starts\"]",
-            "`notify_on`: it must be one of `asks`, `stalls`, `ends`",
+            "`notify_on`: element 2 must be one of `asks`, `stalls`, `ends`",
         ),
         (
             "stall_timeout_secs = 5m",

@@ -93,7 +93,7 @@ fn invalid_value_is_an_error_that_names_its_source() {
         (
             "CODEX_MCP_SANDBOX",
             "none",
-            "sandbox ($CODEX_MCP_SANDBOX): unknown value `none`",
+            "sandbox ($CODEX_MCP_SANDBOX): it must be one of `read-only`, ",
         ),
         (
             "CODEX_MCP_REQUEST_TIMEOUT_SECS",

@@ -39,7 +39,10 @@ async fn jobs_are_shown_and_cancelled_though_a_setting_is_wrong() {
         };
         let said = stage.run(&args);
         assert_eq!(said.code, 0, "{verb}: {}", said.stderr);
-        assert!(said.stderr.contains("`notify_on`: it must be one of"));
+        assert!(
+            said.stderr
+                .contains("`notify_on`: element 1 must be one of")
+        );
         assert!(said.stdout.contains(short(&job)), "{verb}");
     }
 }
