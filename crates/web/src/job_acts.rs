@@ -118,7 +118,9 @@ pub(crate) fn criteria(fields: &Fields) -> Result<Map<String, Value>, Refusal> {
     }
     if let Ok(commits) = field(fields, "commits") {
         let count: u32 = commits.trim().parse().map_err(|_| {
-            Refusal::Wrong(format!("the number of commits is no number: {commits:?}"))
+            Refusal::Wrong(format!(
+                "commits: it must be a whole number, not {commits:?}"
+            ))
         })?;
         criteria.insert("commits".to_owned(), json!(count));
     }
@@ -139,7 +141,7 @@ fn is_checked(fields: &Fields, name: &str) -> Result<bool, Refusal> {
         Some("on" | "yes" | "true" | "1") => Ok(true),
         None | Some("" | "off" | "no" | "false" | "0") => Ok(false),
         Some(other) => Err(Refusal::Wrong(format!(
-            "{name}: unknown value {other:?}; it is `on`, or left out"
+            "{name}: it must be `on`, or left out, not {other:?}"
         ))),
     }
 }

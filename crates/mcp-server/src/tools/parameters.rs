@@ -5,6 +5,7 @@ use std::time::Duration;
 use codex_engine::command::LONGEST_WAIT;
 use codex_protocol::codex::ApprovalPolicy;
 use common::nearest::folded;
+use common::serde_error::in_plain_words;
 use rmcp::model::JsonObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -57,9 +58,11 @@ fn unknown_field(place: &str, error: &str) -> Option<String> {
 
 /// An error of serde in JSON's terms instead of Rust's.
 fn in_json_terms(error: &str) -> String {
+    if error.starts_with("unknown variant ") {
+        return in_plain_words(error);
+    }
     let mut text = error.to_owned();
     for (rust, json) in [
-        ("unknown variant", "unknown value"),
         ("expected a sequence", "expected a list"),
         ("expected a map", "expected an object"),
         ("invalid type: map", "invalid type: object"),

@@ -153,7 +153,7 @@ mod tests {
             (json!({"prompt": 5}), "prompt: invalid type: integer `5`"),
             (
                 json!({"prompt": "x", "sandbox": "none"}),
-                "sandbox: unknown value `none`",
+                "sandbox: it must be one of `read-only`, ",
             ),
             (json!({"prompt": "x", "config": []}), "config: invalid type"),
             (
