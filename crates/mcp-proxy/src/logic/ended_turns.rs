@@ -1,6 +1,6 @@
 //! The calls of turns that are over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use codex_protocol::rpc::RequestId;
 
@@ -10,21 +10,24 @@ const LIMIT: usize = 1000;
 /// The longest name of a thread, turn or call that is remembered, in bytes. Codex's own are shorter.
 const NAME_LIMIT: usize = 256;
 
-/// The calls of the latest turns that are no longer tracked. A late event of such a turn, as of a
-/// command that it has left running, belongs to its call and to no later one.
+/// The calls of the latest turns that are no longer tracked, the latest last. A late event of such a
+/// turn, as of a command that it has left running, belongs to its call and to no later one.
 #[derive(Debug, Default)]
-pub(super) struct EndedTurns {
-    /// The turns, by name.
-    turns: HashMap<String, EndedTurn>,
-    /// The names of the turns in the order in which they were remembered.
-    order: VecDeque<String>,
-}
+pub(super) struct EndedTurns(VecDeque<EndedTurn>);
 
 #[derive(Debug)]
 struct EndedTurn {
     thread: String,
+    /// The child's name of the turn. Turns of several threads can have the same.
+    name: String,
     /// `None` if the turn was begun without a call.
     call: Option<RequestId>,
+}
+
+impl EndedTurn {
+    fn is(&self, thread: &str, turn_id: &str) -> bool {
+        self.name == turn_id && self.thread == thread
+    }
 }
 
 impl EndedTurns {
@@ -37,32 +40,27 @@ impl EndedTurns {
         if [thread.len(), turn_id.len(), call_name].into_iter().max() > Some(NAME_LIMIT) {
             return;
         }
-        let turn = EndedTurn {
+        self.remove(thread, turn_id);
+        if self.0.len() >= LIMIT {
+            self.0.pop_front();
+        }
+        self.0.push_back(EndedTurn {
             thread: thread.to_owned(),
+            name: turn_id.to_owned(),
             call: call.cloned(),
-        };
-        if self.turns.insert(turn_id.to_owned(), turn).is_none() {
-            self.order.push_back(turn_id.to_owned());
-        }
-        if self.order.len() > LIMIT
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.turns.remove(&oldest);
-        }
+        });
     }
 
     /// Forgets a turn, as its name is used again.
     pub(super) fn remove(&mut self, thread: &str, turn_id: &str) {
-        if self.get(thread, turn_id).is_some() {
-            self.turns.remove(turn_id);
-            self.order.retain(|name| name != turn_id);
-        }
+        self.0.retain(|turn| !turn.is(thread, turn_id));
     }
 
     /// The call of a turn, if the turn is remembered; within it `None` if the turn had no call.
     pub(super) fn get(&self, thread: &str, turn_id: &str) -> Option<Option<&RequestId>> {
-        let turn = self.turns.get(turn_id)?;
-        (turn.thread == thread).then_some(turn.call.as_ref())
+        let mut latest_first = self.0.iter().rev();
+        let turn = latest_first.find(|turn| turn.is(thread, turn_id))?;
+        Some(turn.call.as_ref())
     }
 }
 
@@ -78,18 +76,33 @@ mod tests {
         turns.insert(&long, "a", None);
         turns.insert("t", &long, None);
         turns.insert("t", "a", Some(&call));
-        assert!(turns.turns.is_empty() && turns.order.is_empty());
+        assert!(turns.0.is_empty());
     }
 
     #[test]
     fn oldest_turn_is_forgotten() {
+        let call = RequestId::Number(1);
         let mut turns = EndedTurns::default();
-        for number in 0..=LIMIT {
-            turns.insert("t", &number.to_string(), Some(&RequestId::Number(1)));
+        for number in 0..LIMIT {
+            turns.insert("t", &number.to_string(), Some(&call));
         }
-        assert_eq!(turns.get("t", "0"), None);
-        assert_eq!(turns.get("t", "1"), Some(Some(&RequestId::Number(1))));
-        assert_eq!(turns.get("u", "1"), None);
-        assert_eq!((turns.turns.len(), turns.order.len()), (LIMIT, LIMIT));
+        // Now that is the latest turn.
+        turns.insert("t", "0", Some(&call));
+        turns.insert("t", "new", Some(&call));
+        assert_eq!(turns.get("t", "1"), None);
+        assert_eq!(turns.get("t", "0"), Some(Some(&call)));
+        assert_eq!(turns.get("t", "2"), Some(Some(&call)));
+        assert_eq!(turns.0.len(), LIMIT);
+    }
+
+    #[test]
+    fn name_is_that_of_a_turn_in_each_thread() {
+        let (first, second) = (RequestId::Number(5), RequestId::Number(9));
+        let mut turns = EndedTurns::default();
+        turns.insert("t", "1", Some(&first));
+        turns.insert("u", "1", Some(&second));
+        assert_eq!(turns.get("t", "1"), Some(Some(&first)));
+        assert_eq!(turns.get("u", "1"), Some(Some(&second)));
+        assert_eq!(turns.get("v", "1"), None);
     }
 }

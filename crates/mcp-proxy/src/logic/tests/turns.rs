@@ -462,3 +462,21 @@ fn turn_that_completes_before_it_begins_keeps_its_name() {
     let effects = harness.child(&named("b", "turn_aborted", 5));
     assert_eq!(in_short(&effects), "event of 6");
 }
+
+/// Old releases number the turns of each thread.
+#[test]
+fn name_of_a_turn_is_its_own_in_each_thread() {
+    let mut harness = Harness::initialized("0.66.0", &no_capabilities());
+    harness.reply(5, "t");
+    harness.child(&named("1", "task_started", 5));
+    harness.child(&named("1", "task_complete", 5));
+    harness.child(&answered(5, "t"));
+    harness.reply(9, "u");
+    for kind in ["task_started", "task_complete"] {
+        harness.child(&event_of("1", 9, "u", &json!({ "type": kind })));
+    }
+    harness.child(&answered(9, "u"));
+    harness.reply(6, "t");
+    let effects = harness.child(&named("1", "turn_aborted", 6));
+    assert_eq!(in_short(&effects), "event of 5");
+}
