@@ -10,20 +10,27 @@
 //! it is about.
 //!
 //! The child also answers at the error of a turn, and takes the end of that turn for the end of the
-//! next one: the second answer of a turn is given to no call.
+//! next one. Such a turn has two answers: its call gets the one at the error, and no call gets the
+//! other, nor that of a turn without a call. But each takes a listener away. A call that has no
+//! answer yet when no listener of its thread is left gets none.
 //!
 //! ```text
-//!             the turn has begun            the turn has completed
-//!   Awaited ──────────────────────► Running ──────────────────────► Completed
-//!                                      │    ┌── it has completed ──►    │
-//!             the turn was aborted, or ▼    │  all the same             ▼
-//!             a later one has begun   Over ─┘◄─ answered for another   forgotten:
-//!                                      │        call's turn            answered
-//!                                      └── answers for another call ──► forgotten
+//!             the turn has begun            it has completed, or had an error
+//!   Awaited ──────────────────────► Running ──────────────────────────────► Answering
+//!                                      │                                     ▲   │
+//!             the turn was aborted, or ▼         an error is reported late   │   │
+//!             a later one has begun   Over ──────────────────────────────────┘   │
+//!                                      ▲                                         │
+//!                                      └─────────────── answered ────────────────┘
+//!
+//!                  has read an end            has answered
+//!   Listens ─────────────────────► Answers ────────────────► Gone
 //!
 //!   InFlight ──── returns early ────► Unattended
 //!      └───────────────┴── cancelled, or timed out ──► Stale
 //! ```
+//!
+//! A call is forgotten once it is over and its listener is gone.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -32,7 +39,7 @@ use codex_protocol::rpc::RequestId;
 
 use super::ended_turns::EndedTurns;
 use super::partial_text::PartialText;
-use super::tracked_call::{CallStage, StrayAnswer, TrackedCall, TurnState};
+use super::tracked_call::{CallStage, Listener, TrackedCall, TurnState};
 
 /// The most stale calls that are remembered.
 const STALE_LIMIT: usize = 10_000;
@@ -58,14 +65,6 @@ pub(super) struct FinishedCall {
     /// The thread, if the child has missed the end of the answered turn: it will take that end for
     /// the end of the next turn.
     pub(super) out_of_step: Option<String>,
-}
-
-/// The call that the end of a turn belongs to.
-enum Owner {
-    Tracked(RequestId),
-    /// A call that had its answer.
-    Ended,
-    Nobody,
 }
 
 /// The turn that an event of the child is about.
@@ -96,8 +95,8 @@ impl Calls {
             number: self.total,
             turn: TurnState::Awaited,
             turn_id: None,
-            answered_at_error: None,
-            stray_answer: None,
+            end_was_reported: false,
+            listener: Listener::Listens,
             stage: CallStage::InFlight { deadline, text },
         };
         self.tracked.insert(id, call);
@@ -147,9 +146,10 @@ impl Calls {
         })
     }
 
-    /// Whether the thread has a turn that has not ended, even if its call is stale.
+    /// Whether the thread has a turn that is not over, even if its call is stale.
     pub(super) fn has_turn(&self, thread: &str) -> bool {
-        self.current_turn(thread).is_some()
+        let mut of_thread = self.of_thread(thread);
+        of_thread.any(|(_, call)| call.turn != TurnState::Over)
     }
 
     /// The thread of a call, once it is known.
@@ -198,30 +198,26 @@ impl Calls {
             .map(|(id, _)| id.clone())
     }
 
-    /// The call that the end of a turn belongs to. A turn that is not known by name is the thread's
-    /// first turn that has not ended; its call keeps the name.
-    fn owner_of_end(&mut self, turn: TurnRef<'_>) -> Owner {
+    /// The tracked call that the end of a turn belongs to. A turn that is not known by name is the
+    /// thread's first turn that has not ended; its call keeps the name.
+    fn owner_of_end(&mut self, turn: TurnRef<'_>) -> Option<RequestId> {
         let TurnRef {
             thread,
             id: turn_id,
         } = turn;
         if let Some(turn_id) = turn_id {
             if let Some(call) = self.tracked_turn(thread, turn_id) {
-                return Owner::Tracked(call);
+                return Some(call);
             }
-            match self.ended.get(thread, turn_id) {
-                Some(Some(_)) => return Owner::Ended,
-                Some(None) => return Owner::Nobody,
-                None => {}
+            if self.ended.get(thread, turn_id).is_some() {
+                return None;
             }
         }
-        let Some(current) = self.current_turn(thread) else {
-            return Owner::Nobody;
-        };
+        let current = self.current_turn(thread)?;
         if let (Some(call), Some(_)) = (self.tracked.get_mut(&current), turn_id) {
             call.turn_id = turn_id.map(str::to_owned);
         }
-        Owner::Tracked(current)
+        Some(current)
     }
 
     /// The call that the client sees an event under `id` as part of, which may be over: that of the
@@ -260,31 +256,47 @@ impl Calls {
         under: &RequestId,
         thread: Option<&str>,
     ) -> Option<FinishedCall> {
-        let completed_by =
-            |call: &TrackedCall| matches!(&call.turn, TurnState::Completed(by) if by == under);
-        let owner = first(self.tracked.iter(), completed_by);
-        let failed_by = |call: &TrackedCall| call.answered_at_error.as_ref() == Some(under);
-        let owner = owner.or_else(|| first(self.tracked.iter(), failed_by));
-        let owner = owner.or_else(|| self.current_turn(thread?));
-        let owner = owner.or_else(|| self.subject(under, thread))?;
-        let deadline = self.deadline(&owner);
-        let info = self.detach(&owner);
-        let finished = self.forget(&owner)?;
-        let has_completed = matches!(finished.turn, TurnState::Completed(_));
-        let missed_end = finished.answered_at_error.is_some() && !has_completed;
-        let out_of_step = finished.thread.clone().filter(|_| missed_end);
-        if owner != *under {
-            // The listener that answered has ended. The listener of the call that got the answer is
-            // still there.
-            self.forget_listener(under);
-            self.keep_as_stale(owner.clone(), finished, TurnState::Over);
+        let listener = self
+            .tracked
+            .get_mut(under)
+            .map(|call| std::mem::replace(&mut call.listener, Listener::Gone));
+        let owner = match listener {
+            Some(Listener::Answers(owner)) => owner,
+            _ => {
+                let current = thread.and_then(|thread| self.current_turn(thread));
+                current.or_else(|| self.subject(under, thread))
+            }
+        };
+        let finished = owner.and_then(|owner| self.finish(owner));
+        self.forget_if_done(under);
+        finished
+    }
+
+    /// Ends a call that gets no further answer. It stays tracked while its listener is left.
+    fn finish(&mut self, id: RequestId) -> Option<FinishedCall> {
+        let deadline = self.deadline(&id);
+        let info = self.detach(&id);
+        let call = self.forget(&id)?;
+        let missed_end = call.turn == TurnState::Answering && !call.end_was_reported;
+        let out_of_step = call.thread.clone().filter(|_| missed_end);
+        if call.listener != Listener::Gone {
+            self.keep_as_stale(id.clone(), call, TurnState::Over);
         }
         Some(FinishedCall {
-            id: owner,
+            id,
             deadline,
             info,
             out_of_step,
         })
+    }
+
+    /// The call of a thread that waits for its answer although the child has no listener left there.
+    pub(super) fn unheard(&self, thread: &str) -> Option<RequestId> {
+        let is_gone = |call: &TrackedCall| call.listener == Listener::Gone;
+        match self.of_thread(thread).all(|(_, call)| is_gone(call)) {
+            true => first(self.of_thread(thread), |call| !call.stage.is_stale()),
+            false => None,
+        }
     }
 
     /// Lets a call return early while its turn continues.
@@ -312,7 +324,7 @@ impl Calls {
         if self.deadline(id).is_some()
             && let Some(tracked) = self.forget(id)
         {
-            let turn = tracked.turn.clone();
+            let turn = tracked.turn;
             self.keep_as_stale(id.clone(), tracked, turn);
         }
         call
@@ -361,7 +373,6 @@ impl Calls {
             id: turn_id,
         } = turn;
         self.free_name(turn);
-        let of_thread = |call: &TrackedCall| call.thread.as_deref() == Some(thread);
         let awaiting = self.first_awaiting(thread);
         let Some((id, call)) =
             awaiting.and_then(|id| Some((id.clone(), self.tracked.get_mut(&id)?)))
@@ -375,11 +386,16 @@ impl Calls {
         call.turn_id = turn_id.map(str::to_owned);
         let unwanted = call.stage.is_stale().then_some(id);
         let number = call.number;
-        for call in self.tracked.values_mut() {
-            let earlier = of_thread(call) && call.number < number;
-            if earlier && call.stage.is_stale() && call.turn == TurnState::Running {
-                call.turn = TurnState::Over;
-            }
+        let is_overtaken = |call: &TrackedCall| {
+            call.number < number && call.stage.is_stale() && call.turn == TurnState::Running
+        };
+        let overtaken: Vec<RequestId> = self
+            .of_thread(thread)
+            .filter(|(_, call)| is_overtaken(call))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in &overtaken {
+            self.end_turn(id);
         }
         unwanted
     }
@@ -404,71 +420,43 @@ impl Calls {
     /// Finishes the call of a turn that was aborted: the child never answers that call. A turn that
     /// has completed before gets its answer.
     pub(super) fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Option<FinishedCall> {
-        let Owner::Tracked(id) = self.owner_of_end(turn) else {
-            return None;
-        };
-        if !self.tracked.get(&id)?.turn.is_under_way() {
-            return None;
+        let id = self.owner_of_end(turn)?;
+        match self.tracked.get(&id)?.turn.is_under_way() {
+            true => self.finish(id),
+            false => None,
         }
-        let deadline = self.deadline(&id);
-        let info = self.detach(&id);
-        let aborted = self.forget(&id)?;
-        self.keep_as_stale(id.clone(), aborted, TurnState::Over);
-        Some(FinishedCall {
-            id,
-            deadline,
-            info,
-            out_of_step: None,
-        })
     }
 
-    /// Notes an error in a turn, which the child answers under the ID `under`.
+    /// Notes an error in a turn, which the child answers under the ID `under`. The call gets this
+    /// answer, also if the turn was reported as completed before: that answer does not have the
+    /// error.
     pub(super) fn turn_failed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
-        self.turn_answered(turn, under, |call| {
-            call.answered_at_error = Some(under.clone());
-        });
-    }
-
-    /// Notes that a turn has completed, and that its answer will come under the ID `under`.
-    pub(super) fn turn_completed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
-        self.turn_answered(turn, under, |call| {
-            call.turn = TurnState::Completed(under.clone());
-        });
-    }
-
-    /// Notes with `note` for which call an answer under the ID `under` will be, or that it will be
-    /// for none.
-    fn turn_answered(
-        &mut self,
-        turn: TurnRef<'_>,
-        under: &RequestId,
-        note: impl FnOnce(&mut TrackedCall),
-    ) {
-        let stray = match self.owner_of_end(turn) {
-            Owner::Tracked(owner) => match self.tracked.get_mut(&owner) {
-                Some(call) if call.answered_at_error.is_none() => return note(call),
-                _ => StrayAnswer::Second,
-            },
-            Owner::Ended => StrayAnswer::Second,
-            Owner::Nobody => StrayAnswer::WithoutCall,
-        };
-        if let Some(call) = self.tracked.get_mut(under) {
-            call.stray_answer = Some(stray);
+        let owner = self.owner_of_end(turn);
+        if let Some(call) = owner.as_ref().and_then(|owner| self.tracked.get_mut(owner)) {
+            call.turn = TurnState::Answering;
         }
+        let other = Listener::Answers(owner.clone());
+        for call in self.tracked.values_mut() {
+            if call.listener == other {
+                call.listener = Listener::Answers(None);
+            }
+        }
+        self.expect_answer(under, owner);
     }
 
-    /// Takes an answer under the ID `under` that is for no call, if it is one. Returns the call that
-    /// gets no answer any more because of it, if there is one.
-    pub(super) fn take_stray_answer(&mut self, under: &RequestId) -> Option<Option<RequestId>> {
-        let call = self.tracked.get_mut(under)?;
-        let stray = call.stray_answer.take()?;
-        let thread = call.thread.clone();
-        let was_left_behind = call.is_left_behind();
-        self.forget_listener(under);
-        Some(match stray {
-            StrayAnswer::Second => thread.and_then(|thread| self.current_turn(&thread)),
-            StrayAnswer::WithoutCall => Some(under.clone()).filter(|_| !was_left_behind),
-        })
+    /// Notes that a turn has completed, which the child answers under the ID `under`.
+    pub(super) fn turn_completed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
+        let owner = self.owner_of_end(turn);
+        let call = owner.as_ref().and_then(|owner| self.tracked.get_mut(owner));
+        let is_only_answer = call.is_some_and(TrackedCall::complete);
+        self.expect_answer(under, owner.filter(|_| is_only_answer));
+    }
+
+    /// Notes for which call the child's next answer under the ID `under` is.
+    fn expect_answer(&mut self, under: &RequestId, owner: Option<RequestId>) {
+        if let Some(call) = self.tracked.get_mut(under) {
+            call.listener = Listener::Answers(owner);
+        }
     }
 
     /// Whether the child listens for a call that no client waits for.
@@ -486,14 +474,15 @@ impl Calls {
     /// Stops waiting for the turn of a stale call to begin.
     pub(super) fn stop_awaiting_turn(&mut self, id: &RequestId) {
         if self.may_yet_begin(id) {
-            self.set_turn(Some(id.clone()), TurnState::Over);
+            self.end_turn(id);
         }
     }
 
-    fn set_turn(&mut self, id: Option<RequestId>, turn: TurnState) {
-        if let Some(call) = id.and_then(|id| self.tracked.get_mut(&id)) {
-            call.turn = turn;
+    fn end_turn(&mut self, id: &RequestId) {
+        if let Some(call) = self.tracked.get_mut(id) {
+            call.turn = TurnState::Over;
         }
+        self.forget_if_done(id);
     }
 
     pub(super) fn add_delta(&mut self, id: &RequestId, item: &str, delta: &str) {
@@ -515,7 +504,8 @@ impl Calls {
         }
     }
 
-    fn forget(&mut self, id: &RequestId) -> Option<TrackedCall> {
+    /// Stops tracking a call.
+    pub(super) fn forget(&mut self, id: &RequestId) -> Option<TrackedCall> {
         let call = self.tracked.remove(id)?;
         if let (Some(thread), Some(turn_id)) = (&call.thread, &call.turn_id) {
             self.ended.insert(thread, turn_id, Some(id));
@@ -528,11 +518,8 @@ impl Calls {
         Some(call)
     }
 
-    /// Forgets a call whose listener has ended, if nothing more is expected of it. The answer to an
-    /// error of its turn can still come, under another ID.
-    fn forget_listener(&mut self, id: &RequestId) {
-        let call = self.tracked.get(id);
-        if call.is_some_and(|call| call.is_left_behind() && call.answered_at_error.is_none()) {
+    fn forget_if_done(&mut self, id: &RequestId) {
+        if self.tracked.get(id).is_some_and(TrackedCall::is_done) {
             self.forget(id);
         }
     }
@@ -561,7 +548,13 @@ impl Calls {
                 CallStage::Unattended { .. } => "unattended",
                 CallStage::Stale => "stale",
             };
-            format!("{id} {stage}, {:?}", call.turn)
+            let listener = match &call.listener {
+                Listener::Listens => String::new(),
+                Listener::Answers(Some(owner)) => format!(", answers for {owner}"),
+                Listener::Answers(None) => ", answers for none".to_owned(),
+                Listener::Gone => ", no listener".to_owned(),
+            };
+            format!("{id} {stage}, {:?}{listener}", call.turn)
         };
         let mut all: Vec<String> = self.tracked.iter().map(describe_call).collect();
         all.sort_unstable();

@@ -138,8 +138,11 @@ impl Router {
 
     /// Ends the call to which an answer of the child belongs that can't be passed on.
     fn call_failed(&mut self, under: &RequestId, why: Failure) -> Vec<Effect> {
+        let thread = self.calls.thread(under);
         let answered = self.calls.answered(under, None);
-        self.end_call(answered, why)
+        let mut effects = self.end_call(answered, why);
+        effects.extend(self.end_unheard(thread));
+        effects
     }
 
     /// Ends a call for which the child has no answer that can be passed on.
@@ -198,7 +201,10 @@ impl Router {
             return answer.into_iter().collect();
         }
         let Some(asked) = self.take_request(id) else {
-            return self.call_answered(bytes, id, result);
+            let thread = self.calls.thread(id);
+            let mut effects = self.call_answered(bytes, id, result);
+            effects.extend(self.end_unheard(thread));
+            return effects;
         };
         let listed = match (asked.method.as_str(), result) {
             ("tools/list", Some(result)) => {
@@ -213,12 +219,17 @@ impl Router {
         vec![Effect::ToClient(listed.unwrap_or_else(|| bytes.to_vec()))]
     }
 
-    /// Ends a call whose answer the child will not send, or will take for that of the next call.
-    fn lost_answer(&mut self, call: &RequestId) -> Vec<Effect> {
-        if let Some(thread) = self.calls.thread(call) {
-            self.mark_out_of_step(thread);
-        }
-        self.give_up(call, Failure::OutOfStep)
+    /// Ends the call of a thread that waits for its answer although the child has no listener left
+    /// there: the child will take the end of its turn for that of the next one.
+    fn end_unheard(&mut self, thread: Option<String>) -> Vec<Effect> {
+        let unheard = thread.and_then(|thread| Some((self.calls.unheard(&thread)?, thread)));
+        let Some((call, thread)) = unheard else {
+            return Vec::new();
+        };
+        self.mark_out_of_step(thread);
+        let effects = self.give_up(&call, Failure::OutOfStep);
+        self.calls.forget(&call);
+        effects
     }
 
     fn mark_out_of_step(&mut self, thread: String) {
@@ -257,9 +268,6 @@ impl Router {
             true => CallOutcome::Answered,
             false => CallOutcome::Failed,
         };
-        if let Some(unanswered) = self.calls.take_stray_answer(id) {
-            return unanswered.map_or_else(Vec::new, |call| self.lost_answer(&call));
-        }
         let thread = about.and_then(|about| about.structured?.thread_id);
         let Some(answered) = self.calls.answered(id, thread.as_deref()) else {
             return Vec::new();

@@ -15,11 +15,9 @@ pub(super) struct TrackedCall {
     pub(super) turn: TurnState,
     /// The child's name of the turn, once the turn has begun.
     pub(super) turn_id: Option<String>,
-    /// The ID under which the child answers at an error of the turn. It then misses the end of the
-    /// turn.
-    pub(super) answered_at_error: Option<RequestId>,
-    /// Why no call gets the child's next answer under the ID of this call; `None` if one does.
-    pub(super) stray_answer: Option<StrayAnswer>,
+    /// Whether the turn was reported as completed. If not, the child has yet to read its end.
+    pub(super) end_was_reported: bool,
+    pub(super) listener: Listener,
     pub(super) stage: CallStage,
 }
 
@@ -28,15 +26,31 @@ impl TrackedCall {
     pub(super) fn is_left_behind(&self) -> bool {
         self.stage.is_stale() && self.turn == TurnState::Over
     }
+
+    /// Whether nothing comes for the call or under its ID any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_left_behind() && self.listener == Listener::Gone
+    }
+
+    /// Notes that the turn has completed. Returns `true` if the child's answer to that is the call's
+    /// only one.
+    pub(super) fn complete(&mut self) -> bool {
+        self.end_was_reported = true;
+        let is_only = self.turn.is_under_way();
+        if is_only {
+            self.turn = TurnState::Answering;
+        }
+        is_only
+    }
 }
 
 /// The state of a call's turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnState {
     Awaited,
     Running,
-    /// The turn is complete, and its answer will come under this ID.
-    Completed(RequestId),
+    /// The turn has completed, or had an error, and a listener answers for it.
+    Answering,
     /// The turn is over or its answer has come; the child still listens for the call.
     Over,
 }
@@ -45,6 +59,17 @@ impl TurnState {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self, Self::Awaited | Self::Running)
     }
+}
+
+/// The state of a call's listener in the child.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Listener {
+    /// It reads the events of the thread.
+    Listens,
+    /// It has read the end of a turn or an error, and its answer is for this call, or for none.
+    Answers(Option<RequestId>),
+    /// It has answered.
+    Gone,
 }
 
 /// Whether a client waits for a call.
@@ -70,13 +95,4 @@ impl CallStage {
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Self::Stale)
     }
-}
-
-/// An answer of the child that no call may get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StrayAnswer {
-    /// The second answer of a turn, which the child has answered at its error.
-    Second,
-    /// The answer of a turn that was begun without a call, as by mail of a sub-agent.
-    WithoutCall,
 }

@@ -39,6 +39,18 @@ fn timed_out(harness: &mut Harness) -> CallInfo {
     call.clone()
 }
 
+/// The reason in the proxy's own answer, which is the last effect.
+fn why_failed(effects: &[Effect]) -> Failure {
+    let Some(Effect::Answer {
+        answer: Answer::Failed { why, .. },
+        ..
+    }) = effects.last()
+    else {
+        panic!("{effects:?}");
+    };
+    why.clone()
+}
+
 /// The effects in a few words, to compare.
 fn in_short(effects: &[Effect]) -> String {
     let one = |effect: &Effect| match effect {
@@ -373,25 +385,70 @@ fn late_events_of_a_turn_belong_to_its_call() {
 /// The child answers a failed turn at its error, and takes the end of it for that of the next turn.
 #[test]
 fn end_of_a_failed_turn_is_not_the_answer_of_a_call_that_is_under_way() {
-    for heard_by in [5, 6] {
+    let orders = [
+        [0, 1, 2, 3],
+        [0, 2, 1, 3],
+        [0, 2, 3, 1],
+        [2, 0, 1, 3],
+        [2, 0, 3, 1],
+        [2, 3, 0, 1],
+    ];
+    for (heard_by, order) in [5, 6]
+        .into_iter()
+        .flat_map(|it| orders.map(|order| (it, order)))
+    {
         let mut harness = cancelled_in_its_turn();
-        harness.child(&named("a", "error", heard_by));
-        assert_eq!(harness.child(&answered(heard_by, "t")), []);
         let listener = 11 - heard_by;
-        harness.child(&named("a", "task_complete", listener));
-        let effects = harness.child(&answered(listener, "t"));
-        let [
-            Effect::ToChild(_),
-            Effect::Answer {
-                answer: Answer::Failed { why, .. },
-                ..
-            },
-        ] = effects.as_slice()
-        else {
-            panic!("{effects:?}");
-        };
-        assert_eq!(*why, Failure::OutOfStep);
-        assert_eq!(in_short(&effects), "child: cancel 6, our Failed to 6");
+        let messages = [
+            named("a", "error", heard_by),
+            answered(heard_by, "t"),
+            named("a", "task_complete", listener),
+            answered(listener, "t"),
+        ];
+        let effects = order.map(|message| harness.child(&messages[message]));
+        for (message, effects) in order.iter().zip(&effects).take(3) {
+            let expected = if message % 2 == 0 { "event of 5" } else { "" };
+            assert_eq!(in_short(effects), expected, "{heard_by} {order:?}");
+        }
+        // Both listeners have answered.
+        let last = &effects[3];
+        let expected = "child: cancel 6, our Failed to 6";
+        assert_eq!(in_short(last), expected, "{heard_by} {order:?}");
+        assert_eq!(why_failed(last), Failure::OutOfStep);
+        assert_eq!(why_failed(&harness.reply(7, "t")), Failure::OutOfStep);
+        // Nothing more comes under the ID of call 6.
+        assert!(matches!(
+            harness.reply(6, "u").as_slice(),
+            [Effect::ToChild(_)]
+        ));
+    }
+}
+
+/// Call 4 has left its listener behind, and each of the two that are left may hear the end of the
+/// failed turn.
+#[test]
+fn second_answer_of_a_failed_turn_leaves_a_call_alone_that_can_get_its_own() {
+    for heard_by in [4, 6] {
+        let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+        harness.reply(4, "t");
+        harness.child(&named("z", "task_started", 4));
+        harness.client(&cancelled(4));
+        harness.child(&named("z", "turn_aborted", 4));
+        harness.reply(5, "t");
+        harness.child(&named("a", "task_started", 5));
+        harness.client(&cancelled(5));
+        harness.reply(6, "t");
+        harness.child(&named("a", "error", 5));
+        assert_eq!(harness.child(&answered(5, "t")), []);
+        harness.child(&named("a", "task_complete", heard_by));
+        assert_eq!(harness.child(&answered(heard_by, "t")), []);
+        let listener = 10 - heard_by;
+        harness.child(&named("b", "task_started", listener));
+        harness.child(&named("b", "task_complete", listener));
+        assert_eq!(
+            harness.child(&answered(listener, "t")),
+            [to_client(&answered(6, "t"))]
+        );
     }
 }
 
