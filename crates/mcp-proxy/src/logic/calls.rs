@@ -418,10 +418,12 @@ impl Calls {
     }
 
     /// Finishes the call of a turn that was aborted: the child never answers that call. A turn that
-    /// has completed before gets its answer.
+    /// has completed before, or had an error, gets its answer.
     pub(super) fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Option<FinishedCall> {
         let id = self.owner_of_end(turn)?;
-        match self.tracked.get(&id)?.turn.is_under_way() {
+        let call = self.tracked.get_mut(&id)?;
+        call.end_was_reported = true;
+        match call.turn.is_under_way() {
             true => self.finish(id),
             false => None,
         }

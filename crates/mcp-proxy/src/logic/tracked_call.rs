@@ -15,7 +15,8 @@ pub(super) struct TrackedCall {
     pub(super) turn: TurnState,
     /// The child's name of the turn, once the turn has begun.
     pub(super) turn_id: Option<String>,
-    /// Whether the turn was reported as completed. If not, the child has yet to read its end.
+    /// Whether the turn was reported as completed or aborted. If not, the child has yet to read its
+    /// end.
     pub(super) end_was_reported: bool,
     pub(super) listener: Listener,
     pub(super) stage: CallStage,

@@ -452,6 +452,23 @@ fn second_answer_of_a_failed_turn_leaves_a_call_alone_that_can_get_its_own() {
     }
 }
 
+/// The child skips the abortion of a turn, so it misses nothing.
+#[test]
+fn thread_whose_failed_turn_was_aborted_can_be_prompted() {
+    let mut harness = cancelled_in_its_turn();
+    harness.child(&named("a", "error", 5));
+    harness.child(&named("a", "turn_aborted", 6));
+    assert_eq!(harness.child(&answered(5, "t")), []);
+    harness.child(&named("b", "task_started", 6));
+    harness.child(&named("b", "task_complete", 6));
+    let answer = answered(6, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
+    assert!(matches!(
+        harness.reply(7, "t").as_slice(),
+        [Effect::ToChild(_)]
+    ));
+}
+
 #[test]
 fn late_error_is_not_the_answer_of_the_next_call() {
     let mut harness = cancelled_in_its_turn();
