@@ -4,10 +4,10 @@
 //! that thread: each event reaches one of them. The listener that receives the end of a turn
 //! answers under the ID of its own call, and ends. A cancelled call leaves its listener behind,
 //! which can receive the end of another call's turn. Two listeners also send their events in any
-//! order: the end of a turn can come after the beginning of the next one, and a turn that is
-//! cancelled while it completes has two ends. But the turns of a thread begin one after another, in
-//! the order of their calls, and each event names its turn, so it can be assigned to the call that
-//! it is about.
+//! order: the end of a turn can come after the beginning of the next one or before its own, and a
+//! turn that is cancelled while it completes has two ends. But the turns of a thread begin one after
+//! another, in the order of their calls, and each event names its turn, so it can be assigned to the
+//! call that it is about.
 //!
 //! The child also answers at the error of a turn, and takes the end of that turn for the end of the
 //! next one. Such a turn has two answers: its call gets the one at the error, and no call gets the
@@ -39,7 +39,7 @@ use codex_protocol::rpc::RequestId;
 
 use super::ended_turns::EndedTurns;
 use super::partial_text::PartialText;
-use super::tracked_call::{CallStage, Listener, TrackedCall, TurnState};
+use super::tracked_call::{CallStage, Listener, Reported, TrackedCall, TurnState};
 
 /// The most stale calls that are remembered.
 const STALE_LIMIT: usize = 10_000;
@@ -95,7 +95,7 @@ impl Calls {
             number: self.total,
             turn: TurnState::Awaited,
             turn_id: None,
-            end_was_reported: false,
+            reported: Reported::default(),
             listener: Listener::Listens,
             stage: CallStage::InFlight { deadline, text },
         };
@@ -277,7 +277,7 @@ impl Calls {
         let deadline = self.deadline(&id);
         let info = self.detach(&id);
         let call = self.forget(&id)?;
-        let missed_end = call.turn == TurnState::Answering && !call.end_was_reported;
+        let missed_end = call.turn == TurnState::Answering && !call.reported.end;
         let out_of_step = call.thread.clone().filter(|_| missed_end);
         if call.listener != Listener::Gone {
             self.keep_as_stale(id.clone(), call, TurnState::Over);
@@ -366,26 +366,41 @@ impl Calls {
     }
 
     /// Notes that a turn of the thread has begun, and assigns it to the first call that awaits a
-    /// turn. Returns the ID of that call if it is stale: its turn then has to be ended.
+    /// turn, unless it has a call already. Returns the ID of that call if it is stale: its turn then
+    /// has to be ended.
     pub(super) fn turn_began(&mut self, turn: TurnRef<'_>) -> Option<RequestId> {
         let TurnRef {
             thread,
             id: turn_id,
         } = turn;
+        if self.has_call(turn) {
+            return None;
+        }
         self.free_name(turn);
         let awaiting = self.first_awaiting(thread);
         let Some((id, call)) =
             awaiting.and_then(|id| Some((id.clone(), self.tracked.get_mut(&id)?)))
         else {
             if let Some(turn_id) = turn_id {
-                self.ended.insert(thread, turn_id, None);
+                let reported = Reported {
+                    beginning: true,
+                    end: false,
+                };
+                self.ended.insert(thread, turn_id, None, reported);
             }
             return None;
         };
         call.turn = TurnState::Running;
         call.turn_id = turn_id.map(str::to_owned);
+        call.reported.beginning = true;
         let unwanted = call.stage.is_stale().then_some(id);
         let number = call.number;
+        self.end_turns_before(number, thread);
+        unwanted
+    }
+
+    /// Ends the stale turns of a thread whose calls have lower numbers: a later turn has begun.
+    fn end_turns_before(&mut self, number: u64, thread: &str) {
         let is_overtaken = |call: &TrackedCall| {
             call.number < number && call.stage.is_stale() && call.turn == TurnState::Running
         };
@@ -397,7 +412,26 @@ impl Calls {
         for id in &overtaken {
             self.end_turn(id);
         }
-        unwanted
+    }
+
+    /// Notes that the beginning of a turn was reported. Returns `true` if the turn has its call
+    /// already, as its end was reported before, or it runs.
+    fn has_call(&mut self, turn: TurnRef<'_>) -> bool {
+        let TurnRef {
+            thread,
+            id: Some(turn_id),
+        } = turn
+        else {
+            return false;
+        };
+        let tracked = self.tracked_turn(thread, turn_id);
+        match tracked.and_then(|id| self.tracked.get_mut(&id)) {
+            Some(call) => {
+                let has_begun = std::mem::replace(&mut call.reported.beginning, true);
+                !has_begun || call.turn == TurnState::Running
+            }
+            None => self.ended.note_beginning(thread, turn_id),
+        }
     }
 
     /// Takes the name of a turn that begins from an earlier turn. Old releases number the turns of a
@@ -422,7 +456,7 @@ impl Calls {
     pub(super) fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Option<FinishedCall> {
         let id = self.owner_of_end(turn)?;
         let call = self.tracked.get_mut(&id)?;
-        call.end_was_reported = true;
+        call.reported.end = true;
         match call.turn.is_under_way() {
             true => self.finish(id),
             false => None,
@@ -510,7 +544,7 @@ impl Calls {
     pub(super) fn forget(&mut self, id: &RequestId) -> Option<TrackedCall> {
         let call = self.tracked.remove(id)?;
         if let (Some(thread), Some(turn_id)) = (&call.thread, &call.turn_id) {
-            self.ended.insert(thread, turn_id, Some(id));
+            self.ended.insert(thread, turn_id, Some(id), call.reported);
         }
         match call.stage {
             CallStage::InFlight { .. } => self.in_flight -= 1,

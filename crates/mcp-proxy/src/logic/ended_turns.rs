@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use codex_protocol::rpc::RequestId;
 
+use super::tracked_call::Reported;
+
 /// The most turns that are remembered.
 const LIMIT: usize = 1000;
 
@@ -22,6 +24,7 @@ struct EndedTurn {
     name: String,
     /// `None` if the turn was begun without a call.
     call: Option<RequestId>,
+    reported: Reported,
 }
 
 impl EndedTurn {
@@ -32,7 +35,13 @@ impl EndedTurn {
 
 impl EndedTurns {
     /// Remembers the call of a turn, and forgets the oldest turn if there are too many.
-    pub(super) fn insert(&mut self, thread: &str, turn_id: &str, call: Option<&RequestId>) {
+    pub(super) fn insert(
+        &mut self,
+        thread: &str,
+        turn_id: &str,
+        call: Option<&RequestId>,
+        reported: Reported,
+    ) {
         let call_name = call.map_or(0, |call| match call {
             RequestId::Number(_) => 0,
             RequestId::Text(text) => text.len(),
@@ -48,7 +57,16 @@ impl EndedTurns {
             thread: thread.to_owned(),
             name: turn_id.to_owned(),
             call: call.cloned(),
+            reported,
         });
+    }
+
+    /// Notes that the beginning of a turn was reported. Returns `true` if the turn is remembered and
+    /// its beginning had not been reported.
+    pub(super) fn note_beginning(&mut self, thread: &str, turn_id: &str) -> bool {
+        let mut latest_first = self.0.iter_mut().rev();
+        let turn = latest_first.find(|turn| turn.is(thread, turn_id));
+        turn.is_some_and(|turn| !std::mem::replace(&mut turn.reported.beginning, true))
     }
 
     /// Forgets a turn, as its name is used again.
@@ -68,14 +86,19 @@ impl EndedTurns {
 mod tests {
     use super::*;
 
+    const ALL: Reported = Reported {
+        beginning: true,
+        end: true,
+    };
+
     #[test]
     fn long_names_are_not_remembered() {
         let long = "n".repeat(NAME_LIMIT + 1);
         let call = RequestId::Text(long.clone());
         let mut turns = EndedTurns::default();
-        turns.insert(&long, "a", None);
-        turns.insert("t", &long, None);
-        turns.insert("t", "a", Some(&call));
+        turns.insert(&long, "a", None, ALL);
+        turns.insert("t", &long, None, ALL);
+        turns.insert("t", "a", Some(&call), ALL);
         assert!(turns.0.is_empty());
     }
 
@@ -84,11 +107,11 @@ mod tests {
         let call = RequestId::Number(1);
         let mut turns = EndedTurns::default();
         for number in 0..LIMIT {
-            turns.insert("t", &number.to_string(), Some(&call));
+            turns.insert("t", &number.to_string(), Some(&call), ALL);
         }
         // Now that is the latest turn.
-        turns.insert("t", "0", Some(&call));
-        turns.insert("t", "new", Some(&call));
+        turns.insert("t", "0", Some(&call), ALL);
+        turns.insert("t", "new", Some(&call), ALL);
         assert_eq!(turns.get("t", "1"), None);
         assert_eq!(turns.get("t", "0"), Some(Some(&call)));
         assert_eq!(turns.get("t", "2"), Some(Some(&call)));
@@ -99,8 +122,8 @@ mod tests {
     fn name_is_that_of_a_turn_in_each_thread() {
         let (first, second) = (RequestId::Number(5), RequestId::Number(9));
         let mut turns = EndedTurns::default();
-        turns.insert("t", "1", Some(&first));
-        turns.insert("u", "1", Some(&second));
+        turns.insert("t", "1", Some(&first), ALL);
+        turns.insert("u", "1", Some(&second), ALL);
         assert_eq!(turns.get("t", "1"), Some(Some(&first)));
         assert_eq!(turns.get("u", "1"), Some(Some(&second)));
         assert_eq!(turns.get("v", "1"), None);

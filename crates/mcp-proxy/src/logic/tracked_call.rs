@@ -15,9 +15,7 @@ pub(super) struct TrackedCall {
     pub(super) turn: TurnState,
     /// The child's name of the turn, once the turn has begun.
     pub(super) turn_id: Option<String>,
-    /// Whether the turn was reported as completed or aborted. If not, the child has yet to read its
-    /// end.
-    pub(super) end_was_reported: bool,
+    pub(super) reported: Reported,
     pub(super) listener: Listener,
     pub(super) stage: CallStage,
 }
@@ -36,7 +34,7 @@ impl TrackedCall {
     /// Notes that the turn has completed. Returns `true` if the child's answer to that is the call's
     /// only one.
     pub(super) fn complete(&mut self) -> bool {
-        self.end_was_reported = true;
+        self.reported.end = true;
         let is_only = self.turn.is_under_way();
         if is_only {
             self.turn = TurnState::Answering;
@@ -60,6 +58,14 @@ impl TurnState {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self, Self::Awaited | Self::Running)
     }
+}
+
+/// The parts of a turn that the child has reported, in any order.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reported {
+    pub(super) beginning: bool,
+    /// Its completion or abortion. Until then, the child has yet to read the end.
+    pub(super) end: bool,
 }
 
 /// The state of a call's listener in the child.

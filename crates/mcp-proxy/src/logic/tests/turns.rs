@@ -554,3 +554,39 @@ fn name_of_a_turn_is_its_own_in_each_thread() {
     let effects = harness.child(&named("1", "turn_aborted", 6));
     assert_eq!(in_short(&effects), "event of 5");
 }
+
+#[test]
+fn turn_that_is_reported_to_begin_twice_has_one_call() {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.reply(5, "t");
+    for kind in ["task_started", "task_started", "task_complete"] {
+        harness.child(&named("a", kind, 5));
+    }
+    let answer = answered(5, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
+}
+
+#[test]
+fn beginning_of_a_turn_after_its_end_is_not_that_of_the_next_turn() {
+    for is_answered in [true, false] {
+        let mut harness = cancelled_in_its_turn();
+        harness.child(&named("a", "turn_aborted", 5));
+        harness.child(&named("b", "task_complete", 6));
+        harness.client(&cancelled(6));
+        if is_answered {
+            harness.child(&answered(6, "t"));
+        }
+        harness.reply(7, "t");
+        for kind in ["task_started", "turn_aborted"] {
+            let effects = harness.child(&named("b", kind, 5));
+            assert_eq!(in_short(&effects), "event of 6", "{is_answered}");
+        }
+        if !is_answered {
+            assert_eq!(harness.child(&answered(6, "t")), []);
+        }
+        harness.child(&named("c", "task_started", 7));
+        harness.child(&named("c", "task_complete", 7));
+        let answer = answered(7, "t");
+        assert_eq!(harness.child(&answer), [to_client(&answer)]);
+    }
+}
