@@ -143,13 +143,18 @@ impl Calls {
         of_thread.any(|(_, call)| match call.stage {
             CallStage::InFlight { .. } | CallStage::Unattended { .. } => true,
             CallStage::Stale => call.turn == TurnState::Awaited,
-        })
+        }) || self.runs_without_call(thread)
+    }
+
+    /// Whether a turn that was begun without a call runs in a thread, as by mail of a sub-agent.
+    pub(super) fn runs_without_call(&self, thread: &str) -> bool {
+        self.ended.runs_without_call(thread)
     }
 
     /// Whether the thread has a turn that is not over, even if its call is stale.
     pub(super) fn has_turn(&self, thread: &str) -> bool {
         let mut of_thread = self.of_thread(thread);
-        of_thread.any(|(_, call)| call.turn != TurnState::Over)
+        of_thread.any(|(_, call)| call.turn != TurnState::Over) || self.runs_without_call(thread)
     }
 
     /// The thread of a call, once it is known.
@@ -290,13 +295,15 @@ impl Calls {
         })
     }
 
-    /// The call of a thread that waits for its answer although the child has no listener left there.
-    pub(super) fn unheard(&self, thread: &str) -> Option<RequestId> {
-        let is_gone = |call: &TrackedCall| call.listener == Listener::Gone;
-        match self.of_thread(thread).all(|(_, call)| is_gone(call)) {
-            true => first(self.of_thread(thread), |call| !call.stage.is_stale()),
-            false => None,
-        }
+    /// Whether the child has a listener in a thread.
+    pub(super) fn has_listener(&self, thread: &str) -> bool {
+        let mut of_thread = self.of_thread(thread);
+        of_thread.any(|(_, call)| call.listener != Listener::Gone)
+    }
+
+    /// The first call of a thread whose turn is not being ended.
+    pub(super) fn first_unfinished(&self, thread: &str) -> Option<RequestId> {
+        first(self.of_thread(thread), |call| !call.stage.is_stale())
     }
 
     /// Lets a call return early while its turn continues.
@@ -454,13 +461,22 @@ impl Calls {
     /// Finishes the call of a turn that was aborted: the child never answers that call. A turn that
     /// has completed before, or had an error, gets its answer.
     pub(super) fn turn_aborted(&mut self, turn: TurnRef<'_>) -> Option<FinishedCall> {
-        let id = self.owner_of_end(turn)?;
-        let call = self.tracked.get_mut(&id)?;
-        call.reported.end = true;
-        match call.turn.is_under_way() {
+        let id = self.note_end(turn)?;
+        match self.tracked.get(&id)?.turn.is_under_way() {
             true => self.finish(id),
             false => None,
         }
+    }
+
+    /// Notes that the end of a turn was reported. Returns the tracked call that it belongs to.
+    fn note_end(&mut self, turn: TurnRef<'_>) -> Option<RequestId> {
+        let owner = self.owner_of_end(turn);
+        if let Some(call) = owner.as_ref().and_then(|owner| self.tracked.get_mut(owner)) {
+            call.reported.end = true;
+        } else if let Some(turn_id) = turn.id {
+            self.ended.note_end(turn.thread, turn_id);
+        }
+        owner
     }
 
     /// Notes an error in a turn, which the child answers under the ID `under`. The call gets this
@@ -482,7 +498,7 @@ impl Calls {
 
     /// Notes that a turn has completed, which the child answers under the ID `under`.
     pub(super) fn turn_completed(&mut self, turn: TurnRef<'_>, under: &RequestId) {
-        let owner = self.owner_of_end(turn);
+        let owner = self.note_end(turn);
         let call = owner.as_ref().and_then(|owner| self.tracked.get_mut(owner));
         let is_only_answer = call.is_some_and(TrackedCall::complete);
         self.expect_answer(under, owner.filter(|_| is_only_answer));

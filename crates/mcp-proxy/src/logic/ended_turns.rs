@@ -1,4 +1,4 @@
-//! The calls of turns that are over.
+//! The calls of turns that are over, and turns that have none.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,9 @@ const LIMIT: usize = 1000;
 /// The longest name of a thread, turn or call that is remembered, in bytes. Codex's own are shorter.
 const NAME_LIMIT: usize = 256;
 
-/// The calls of the latest turns that are no longer tracked, the latest last. A late event of such a
-/// turn, as of a command that it has left running, belongs to its call and to no later one.
+/// The latest turns whose calls are no longer tracked, or that were begun without a call, the latest
+/// last. A late event of such a turn, as of a command that it has left running, belongs to its call
+/// and to no later one.
 #[derive(Debug, Default)]
 pub(super) struct EndedTurns(VecDeque<EndedTurn>);
 
@@ -67,6 +68,22 @@ impl EndedTurns {
         let mut latest_first = self.0.iter_mut().rev();
         let turn = latest_first.find(|turn| turn.is(thread, turn_id));
         turn.is_some_and(|turn| !std::mem::replace(&mut turn.reported.beginning, true))
+    }
+
+    /// Notes that the end of a turn was reported.
+    pub(super) fn note_end(&mut self, thread: &str, turn_id: &str) {
+        let mut latest_first = self.0.iter_mut().rev();
+        if let Some(turn) = latest_first.find(|turn| turn.is(thread, turn_id)) {
+            turn.reported.end = true;
+        }
+    }
+
+    /// Whether a turn that was begun without a call runs in a thread.
+    pub(super) fn runs_without_call(&self, thread: &str) -> bool {
+        let runs = |turn: &EndedTurn| turn.call.is_none() && !turn.reported.end;
+        self.0
+            .iter()
+            .any(|turn| turn.thread == thread && runs(turn))
     }
 
     /// Forgets a turn, as its name is used again.

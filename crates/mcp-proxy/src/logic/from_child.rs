@@ -219,14 +219,19 @@ impl Router {
         vec![Effect::ToClient(listed.unwrap_or_else(|| bytes.to_vec()))]
     }
 
-    /// Ends the call of a thread that waits for its answer although the child has no listener left
-    /// there: the child will take the end of its turn for that of the next one.
+    /// Ends the call of a thread in which the child has no listener left: it will take the end of the
+    /// turn that runs there for that of the next one.
     fn end_unheard(&mut self, thread: Option<String>) -> Vec<Effect> {
-        let unheard = thread.and_then(|thread| Some((self.calls.unheard(&thread)?, thread)));
-        let Some((call, thread)) = unheard else {
+        let Some(thread) = thread.filter(|thread| !self.calls.has_listener(thread)) else {
             return Vec::new();
         };
-        self.mark_out_of_step(thread);
+        let call = self.calls.first_unfinished(&thread);
+        if call.is_some() || self.calls.runs_without_call(&thread) {
+            self.mark_out_of_step(thread);
+        }
+        let Some(call) = call else {
+            return Vec::new();
+        };
         let effects = self.give_up(&call, Failure::OutOfStep);
         self.calls.forget(&call);
         effects

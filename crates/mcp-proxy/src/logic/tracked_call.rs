@@ -31,10 +31,9 @@ impl TrackedCall {
         self.is_left_behind() && self.listener == Listener::Gone
     }
 
-    /// Notes that the turn has completed. Returns `true` if the child's answer to that is the call's
-    /// only one.
+    /// Notes that a listener answers at the completion of the turn. Returns `false` if the call has
+    /// another answer, or gets none.
     pub(super) fn complete(&mut self) -> bool {
-        self.reported.end = true;
         let is_only = self.turn.is_under_way();
         if is_only {
             self.turn = TurnState::Answering;

@@ -498,6 +498,43 @@ fn answer_of_a_turn_without_a_call_is_dropped() {
     ));
 }
 
+/// A thread in which call 4 has left its listener behind, and the turn "x" runs without a call.
+fn turn_without_a_call() -> Harness {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.reply(4, "t");
+    harness.child(&named("z", "task_started", 4));
+    harness.client(&cancelled(4));
+    harness.child(&named("z", "turn_aborted", 4));
+    harness.child(&named("x", "task_started", 4));
+    harness
+}
+
+#[test]
+fn prompt_during_a_turn_without_a_call_is_refused() {
+    for end in ["task_complete", "turn_aborted"] {
+        let mut harness = turn_without_a_call();
+        assert_eq!(why_failed(&harness.reply(5, "t")), Failure::Busy);
+        harness.child(&named("x", end, 4));
+        assert!(matches!(
+            harness.reply(6, "t").as_slice(),
+            [Effect::ToChild(_)]
+        ));
+        if end == "task_complete" {
+            // Call 6 has its own listener.
+            assert_eq!(harness.child(&answered(4, "t")), []);
+        }
+    }
+}
+
+/// The child would take the end of that turn for the end of the next one.
+#[test]
+fn thread_in_which_a_turn_without_a_call_has_failed_is_out_of_step() {
+    let mut harness = turn_without_a_call();
+    harness.child(&named("x", "error", 4));
+    assert_eq!(harness.child(&answered(4, "t")), []);
+    assert_eq!(why_failed(&harness.reply(5, "t")), Failure::OutOfStep);
+}
+
 /// Old releases number the turns of a thread, and use the ID of the request for the first one.
 #[test]
 fn name_that_is_used_again_is_that_of_the_latest_turn() {
