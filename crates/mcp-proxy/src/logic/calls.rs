@@ -203,26 +203,26 @@ impl Calls {
             .map(|(id, _)| id.clone())
     }
 
-    /// The tracked call that the end of a turn belongs to. A turn that is not known by name is the
-    /// thread's first turn that has not ended; its call keeps the name.
+    /// The tracked call that the end of a turn belongs to. A turn that is not known by name is that of
+    /// the thread's first call whose turn has neither a name nor an end; the call keeps the name.
     fn owner_of_end(&mut self, turn: TurnRef<'_>) -> Option<RequestId> {
         let TurnRef {
             thread,
             id: turn_id,
         } = turn;
-        if let Some(turn_id) = turn_id {
-            if let Some(call) = self.tracked_turn(thread, turn_id) {
-                return Some(call);
-            }
-            if self.ended.get(thread, turn_id).is_some() {
-                return None;
-            }
+        let Some(turn_id) = turn_id else {
+            return self.current_turn(thread);
+        };
+        if let Some(call) = self.tracked_turn(thread, turn_id) {
+            return Some(call);
         }
-        let current = self.current_turn(thread)?;
-        if let (Some(call), Some(_)) = (self.tracked.get_mut(&current), turn_id) {
-            call.turn_id = turn_id.map(str::to_owned);
+        if self.ended.get(thread, turn_id).is_some() {
+            return None;
         }
-        Some(current)
+        let is_unnamed = |call: &TrackedCall| call.turn.is_under_way() && call.turn_id.is_none();
+        let owner = first(self.of_thread(thread), is_unnamed)?;
+        self.tracked.get_mut(&owner)?.turn_id = Some(turn_id.to_owned());
+        Some(owner)
     }
 
     /// The call that the client sees an event under `id` as part of, which may be over: that of the

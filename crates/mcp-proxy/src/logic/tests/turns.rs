@@ -320,6 +320,27 @@ fn cancelled_in_its_turn() -> Harness {
     harness
 }
 
+/// A thread in which call 4 has left its listener behind.
+fn left_behind() -> Harness {
+    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
+    harness.reply(4, "t");
+    harness.child(&named("z", "task_started", 4));
+    harness.client(&cancelled(4));
+    harness.child(&named("z", "turn_aborted", 4));
+    harness
+}
+
+/// A thread in which call 4 has left its listener behind, call 5 was cancelled in its turn "a", and
+/// call 6 waits for its turn.
+fn cancelled_with_another_listener() -> Harness {
+    let mut harness = left_behind();
+    harness.reply(5, "t");
+    harness.child(&named("a", "task_started", 5));
+    harness.client(&cancelled(5));
+    harness.reply(6, "t");
+    harness
+}
+
 fn named(turn: &str, kind: &str, under: i64) -> Value {
     event_of(turn, under, "t", &json!({ "type": kind }))
 }
@@ -424,20 +445,11 @@ fn end_of_a_failed_turn_is_not_the_answer_of_a_call_that_is_under_way() {
     }
 }
 
-/// Call 4 has left its listener behind, and each of the two that are left may hear the end of the
-/// failed turn.
+/// Each of the two listeners that are left may hear the end of the failed turn.
 #[test]
 fn second_answer_of_a_failed_turn_leaves_a_call_alone_that_can_get_its_own() {
     for heard_by in [4, 6] {
-        let mut harness = Harness::initialized("0.153.4", &no_capabilities());
-        harness.reply(4, "t");
-        harness.child(&named("z", "task_started", 4));
-        harness.client(&cancelled(4));
-        harness.child(&named("z", "turn_aborted", 4));
-        harness.reply(5, "t");
-        harness.child(&named("a", "task_started", 5));
-        harness.client(&cancelled(5));
-        harness.reply(6, "t");
+        let mut harness = cancelled_with_another_listener();
         harness.child(&named("a", "error", 5));
         assert_eq!(harness.child(&answered(5, "t")), []);
         harness.child(&named("a", "task_complete", heard_by));
@@ -500,11 +512,7 @@ fn answer_of_a_turn_without_a_call_is_dropped() {
 
 /// A thread in which call 4 has left its listener behind, and the turn "x" runs without a call.
 fn turn_without_a_call() -> Harness {
-    let mut harness = Harness::initialized("0.153.4", &no_capabilities());
-    harness.reply(4, "t");
-    harness.child(&named("z", "task_started", 4));
-    harness.client(&cancelled(4));
-    harness.child(&named("z", "turn_aborted", 4));
+    let mut harness = left_behind();
     harness.child(&named("x", "task_started", 4));
     harness
 }
@@ -626,4 +634,22 @@ fn beginning_of_a_turn_after_its_end_is_not_that_of_the_next_turn() {
         let answer = answered(7, "t");
         assert_eq!(harness.child(&answer), [to_client(&answer)]);
     }
+}
+
+/// Three listeners have read the end of the first turn, and the beginning and the end of the second.
+#[test]
+fn end_before_its_beginning_is_not_that_of_the_turn_before() {
+    let mut harness = cancelled_with_another_listener();
+    harness.child(&named("b", "task_complete", 6));
+    let answer = answered(6, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
+    let effects = harness.child(&named("a", "turn_aborted", 4));
+    assert_eq!(in_short(&effects), "event of 5");
+    let effects = harness.child(&named("b", "task_started", 5));
+    assert_eq!(in_short(&effects), "event of 6");
+    harness.reply(7, "t");
+    harness.child(&named("c", "task_started", 7));
+    harness.child(&named("c", "task_complete", 7));
+    let answer = answered(7, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
 }
