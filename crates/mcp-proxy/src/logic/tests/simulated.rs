@@ -1,5 +1,5 @@
 //! Runs the router against a simulated thread that behaves like the real child, and checks that
-//! each call gets the answer of its own turn or none.
+//! each call gets the answer of its own turn or none, and fails only for a reason.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,8 +15,7 @@ enum Op {
 }
 
 /// An answer that the child has yet to send.
-#[derive(Debug)]
-struct Answer {
+struct TurnAnswer {
     under: i64,
     turn: String,
 }
@@ -36,7 +35,7 @@ struct Thread {
     listeners: Vec<i64>,
     /// The events that no listener has read yet.
     unread: VecDeque<TurnEvent>,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<TurnAnswer>,
     mails: u32,
 }
 
@@ -75,6 +74,10 @@ struct World {
     harness: Harness,
     thread: Thread,
     last: i64,
+    /// Whether a turn has had an error.
+    has_failed: bool,
+    /// The calls that the child has.
+    sent: BTreeSet<i64>,
     /// The calls that the client waits for.
     open: BTreeSet<i64>,
     answered: Vec<(i64, String)>,
@@ -86,6 +89,8 @@ impl World {
             harness: Harness::initialized("0.153.4", &no_capabilities()),
             thread: Thread::default(),
             last: 0,
+            has_failed: false,
+            sent: BTreeSet::new(),
             open: BTreeSet::new(),
             answered: Vec::new(),
         }
@@ -108,6 +113,7 @@ impl World {
             Step::Proceed(listener) => self.proceed(*listener),
             Step::Fail(listener) => {
                 if let Some(turn) = self.thread.running.clone() {
+                    self.has_failed = true;
                     self.tell(turn, "error", *listener);
                 }
             }
@@ -132,12 +138,31 @@ impl World {
                         self.open.remove(&message["id"].as_i64().unwrap());
                     }
                 }
-                // Busy.
-                Effect::Answer { id, .. } => {
-                    self.open.remove(&json!(id).as_i64().unwrap());
+                Effect::Answer { id, answer } => {
+                    let id = json!(id).as_i64().unwrap();
+                    self.open.remove(&id);
+                    self.check_failure(id, &answer);
                 }
                 Effect::CallOwnTool { .. } => panic!("not asked for"),
             }
+        }
+    }
+
+    /// Checks that a call has not failed without a reason: its thread is busy, or it is out of step
+    /// after an error. A call that the child has is not failed while a listener can answer it.
+    fn check_failure(&self, id: i64, answer: &Answer) {
+        let Answer::Failed { why, .. } = answer else {
+            panic!("{answer:?}");
+        };
+        let is_sent = self.sent.contains(&id);
+        let can_be_answered = !(self.thread.listeners.is_empty() && self.thread.answers.is_empty());
+        match why {
+            Failure::Busy => assert!(!is_sent, "{id} was sent"),
+            Failure::OutOfStep => {
+                assert!(self.has_failed, "{id} failed without an error");
+                assert!(!(is_sent && can_be_answered), "{id} can be answered");
+            }
+            _ => panic!("{why:?}"),
         }
     }
 
@@ -146,6 +171,7 @@ impl World {
     fn receive(&mut self, message: &Value) {
         if message["method"] == "tools/call" {
             let id = message["id"].as_i64().unwrap();
+            self.sent.insert(id);
             self.thread.listeners.push(id);
             self.thread.ops.push_back(Op::Turn(id));
             self.read(0);
@@ -225,7 +251,7 @@ impl World {
             if matches!(kind, "task_complete" | "error") {
                 self.thread.listeners.remove(chosen);
                 let turn = turn.clone();
-                self.thread.answers.push_back(Answer { under, turn });
+                self.thread.answers.push_back(TurnAnswer { under, turn });
             }
             let msg = json!({ "type": kind });
             let effects = self.harness.child(&event_of(&turn, under, "t", &msg));
@@ -234,7 +260,7 @@ impl World {
     }
 
     fn answer(&mut self) {
-        if let Some(Answer { under, turn }) = self.thread.answers.pop_front() {
+        if let Some(TurnAnswer { under, turn }) = self.thread.answers.pop_front() {
             let mut message = answered(under, "t");
             message["result"]["structuredContent"]["content"] = turn.into();
             let effects = self.harness.child(&message);
