@@ -26,17 +26,45 @@ struct TurnEvent {
     kind: &'static str,
 }
 
+impl TurnEvent {
+    fn is_answered(&self) -> bool {
+        matches!(self.kind, "task_complete" | "error")
+    }
+}
+
+/// The listener of a call. It reports an event before it reads the next one.
+struct Listener {
+    call: i64,
+    /// The event that it has read and not reported yet.
+    read: Option<TurnEvent>,
+}
+
 /// One thread, whose listeners share its events.
 #[derive(Default)]
 struct Thread {
     ops: VecDeque<Op>,
     /// The name of the turn that is running.
     running: Option<String>,
-    listeners: Vec<i64>,
+    listeners: Vec<Listener>,
     /// The events that no listener has read yet.
     unread: VecDeque<TurnEvent>,
-    answers: VecDeque<TurnAnswer>,
+    answers: Vec<TurnAnswer>,
     mails: u32,
+}
+
+impl Thread {
+    /// The positions of the listeners that have an event to report.
+    fn reporters(&self) -> Vec<usize> {
+        let listeners = self.listeners.iter().enumerate();
+        let reporters = listeners.filter(|(_, listener)| listener.read.is_some());
+        reporters.map(|(at, _)| at).collect()
+    }
+
+    /// Whether the child has nothing left to do or to send.
+    fn is_at_rest(&self) -> bool {
+        let is_idle = self.ops.is_empty() && self.running.is_none();
+        is_idle && self.answers.is_empty() && self.reporters().is_empty()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -53,7 +81,10 @@ enum Step {
     CompleteAborted(usize),
     /// A turn begins without a call.
     Mail(usize),
-    Answer,
+    /// A listener reports the event that it has read.
+    Report(usize),
+    /// A listener that has reported the end of a turn, or an error, answers.
+    Answer(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -66,7 +97,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => listener().prop_map(Step::Complete),
         2 => listener().prop_map(Step::CompleteAborted),
         1 => listener().prop_map(Step::Mail),
-        8 => Just(Step::Answer),
+        20 => listener().prop_map(Step::Report),
+        8 => listener().prop_map(Step::Answer),
     ]
 }
 
@@ -120,7 +152,8 @@ impl World {
             Step::Complete(listener) => self.complete(*listener),
             Step::Mail(listener) => self.begin_without_a_call(*listener),
             Step::CompleteAborted(listener) => self.complete_aborted(*listener),
-            Step::Answer => self.answer(),
+            Step::Report(listener) => self.report(*listener),
+            Step::Answer(listener) => self.answer(*listener),
         }
     }
 
@@ -172,7 +205,11 @@ impl World {
         if message["method"] == "tools/call" {
             let id = message["id"].as_i64().unwrap();
             self.sent.insert(id);
-            self.thread.listeners.push(id);
+            let listener = Listener {
+                call: id,
+                read: None,
+            };
+            self.thread.listeners.push(listener);
             self.thread.ops.push_back(Op::Turn(id));
             self.read(0);
             return;
@@ -206,8 +243,9 @@ impl World {
         self.tell(turn, "task_started", listener);
     }
 
-    /// A turn whose beginning is read while a call awaits its own cannot be told from that one.
+    /// A turn whose beginning is reported while a call awaits its own cannot be told from that one.
     fn begin_without_a_call(&mut self, listener: usize) {
+        self.report_all();
         let Thread {
             ops,
             running,
@@ -217,6 +255,7 @@ impl World {
         if ops.is_empty() && running.is_none() && !listeners.is_empty() {
             self.thread.mails += 1;
             self.begin(format!("mail {}", self.thread.mails), listener);
+            self.report_all();
         }
     }
 
@@ -241,51 +280,75 @@ impl World {
         self.read(listener);
     }
 
-    /// A listener reads the events. It leaves at the end of a turn, and the next one goes on.
+    /// The listeners that have nothing to report read one event each.
     fn read(&mut self, listener: usize) {
-        while !self.thread.listeners.is_empty()
-            && let Some(TurnEvent { turn, kind }) = self.thread.unread.pop_front()
+        let Thread {
+            listeners, unread, ..
+        } = &mut self.thread;
+        let idle = listeners.iter_mut().filter(|it| it.read.is_none());
+        let mut idle: Vec<&mut Listener> = idle.collect();
+        while !idle.is_empty()
+            && let Some(event) = unread.pop_front()
         {
-            let chosen = listener % self.thread.listeners.len();
-            let under = self.thread.listeners[chosen];
-            if matches!(kind, "task_complete" | "error") {
-                self.thread.listeners.remove(chosen);
-                let turn = turn.clone();
-                self.thread.answers.push_back(TurnAnswer { under, turn });
-            }
-            let msg = json!({ "type": kind });
-            let effects = self.harness.child(&event_of(&turn, under, "t", &msg));
-            self.perform(effects);
+            let chosen = listener % idle.len();
+            idle.remove(chosen).read = Some(event);
         }
     }
 
-    fn answer(&mut self) {
-        if let Some(TurnAnswer { under, turn }) = self.thread.answers.pop_front() {
-            let mut message = answered(under, "t");
-            message["result"]["structuredContent"]["content"] = turn.into();
-            let effects = self.harness.child(&message);
-            self.perform(effects);
+    /// A listener reports the event that it has read. It leaves to answer, or reads on.
+    fn report(&mut self, listener: usize) {
+        let reporters = self.thread.reporters();
+        if reporters.is_empty() {
+            return;
         }
+        let at = reporters[listener % reporters.len()];
+        let reporter = &mut self.thread.listeners[at];
+        let under = reporter.call;
+        let event = reporter.read.take().unwrap();
+        if event.is_answered() {
+            self.thread.listeners.remove(at);
+            let turn = event.turn.clone();
+            self.thread.answers.push(TurnAnswer { under, turn });
+        }
+        let msg = json!({ "type": event.kind });
+        let effects = self.harness.child(&event_of(&event.turn, under, "t", &msg));
+        self.perform(effects);
+        self.read(listener);
+    }
+
+    fn report_all(&mut self) {
+        while !self.thread.reporters().is_empty() {
+            self.report(0);
+        }
+    }
+
+    fn answer(&mut self, listener: usize) {
+        let answers = &mut self.thread.answers;
+        if answers.is_empty() {
+            return;
+        }
+        let TurnAnswer { under, turn } = answers.remove(listener % answers.len());
+        let mut message = answered(under, "t");
+        message["result"]["structuredContent"]["content"] = turn.into();
+        let effects = self.harness.child(&message);
+        self.perform(effects);
     }
 }
 
 proptest! {
     #[test]
     fn each_call_gets_the_answer_of_its_own_turn(
-        steps in proptest::collection::vec(step(), 1..80),
+        steps in proptest::collection::vec(step(), 1..120),
     ) {
         let mut world = World::new();
         for step in &steps {
             world.take(step);
         }
-        // The child finishes all its operations.
-        while !(world.thread.ops.is_empty() && world.thread.running.is_none()) {
+        while !world.thread.is_at_rest() {
             world.take(&Step::Complete(0));
-            world.take(&Step::Answer);
+            world.take(&Step::Report(0));
+            world.take(&Step::Answer(0));
             world.take(&Step::Proceed(0));
-        }
-        while !world.thread.answers.is_empty() {
-            world.take(&Step::Answer);
         }
         for (id, content) in &world.answered {
             prop_assert_eq!(content, &format!("turn {id}"));
