@@ -19,7 +19,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use crate::instructions::instructions;
 use crate::resources::watch::ResourceWatch;
 use crate::server::Server;
-use crate::{prompts, resources, tools};
+use crate::{approval_card, prompts, resources, tools};
 
 fn log(uri: &str, watched: Result<(), ErrorData>) {
     if let Err(error) = watched {
@@ -86,10 +86,17 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools().into_iter().map(tools::ToolName::describe);
-        Ok(ListToolsResult::with_all_items(tools.collect()))
+        let shows_cards = approval_card::is_shown(&context);
+        let described = self.tools().into_iter().map(|tool| {
+            let described = tool.describe();
+            match shows_cards && tool.has_card() {
+                true => described.with_meta(approval_card::of_tool()),
+                false => described,
+            }
+        });
+        Ok(ListToolsResult::with_all_items(described.collect()))
     }
 
     async fn list_prompts(

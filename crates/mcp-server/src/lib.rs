@@ -33,6 +33,7 @@
 )]
 
 mod answer;
+mod approval_card;
 mod changing;
 pub mod code;
 mod decision;

@@ -274,6 +274,16 @@ impl Browser {
         text.map_or_else(|error| error, |text| text.to_string())
     }
 
+    /// Goes into a frame of the page: what follows concerns its document.
+    ///
+    /// # Panics
+    /// When it does not appear.
+    pub async fn enter(&self, css: &str) {
+        let frame = self.wait_for(css).await;
+        let id = json!({ "id": { ELEMENT: frame.id } });
+        self.send("POST", "/frame", id).await.unwrap();
+    }
+
     /// The violations that axe-core finds on the page, with the elements.
     ///
     /// # Panics

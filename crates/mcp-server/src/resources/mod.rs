@@ -14,6 +14,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents};
 use serde_json::json;
 
+use crate::approval_card;
 use crate::changing::{Changing, JOBS, MAIL, THREADS};
 use crate::server::Server;
 
@@ -94,6 +95,9 @@ pub(super) fn find(server: &Server, uri: &str) -> Result<ResourceName, ErrorData
 ///
 /// "Resource not found", as MCP defines it.
 pub(super) async fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    if uri == approval_card::URI {
+        return Ok(approval_card::read());
+    }
     let name = find(server, uri)?;
     let text = name.text(server).await?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.row().mime);

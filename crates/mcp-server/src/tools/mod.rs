@@ -199,6 +199,11 @@ impl ToolName {
         matches!(self, Self::Codex | Self::CodexReply)
     }
 
+    /// Whether results of the tool may hold questions that the card of an MCP App can answer.
+    pub(super) fn has_card(self) -> bool {
+        self.waits() || self == Self::Check
+    }
+
     /// Whether a call of the tool may be answered by a task.
     pub(super) fn has_tasks(self, turns_have: bool) -> bool {
         match self {

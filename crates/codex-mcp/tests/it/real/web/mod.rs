@@ -1,6 +1,7 @@
 //! `codex-mcp web`, with the real Codex behind it.
 
 mod access;
+mod approval_card;
 mod browser;
 mod conductor;
 mod conformance;
