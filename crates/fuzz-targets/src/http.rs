@@ -125,7 +125,6 @@ fn split(authority: &str) -> (String, Option<&str>) {
 fn is_ours(authority: &str) -> bool {
     let (host, port) = split(authority);
     let is_local = host == "localhost"
-        || host.ends_with(".localhost")
         || host
             .parse::<IpAddr>()
             .is_ok_and(|address| address.is_loopback());

@@ -41,7 +41,7 @@ pub struct Driver {
     _directory: TempDir,
 }
 
-/// A browser with one window.
+/// A browser. Its methods are about the tab that was opened or switched to last.
 #[derive(Clone)]
 pub struct Browser {
     driver: SocketAddr,
@@ -216,6 +216,27 @@ impl Browser {
         };
         let opened = self.send("POST", "/url", json!({ "url": address })).await;
         opened.unwrap_or_else(|error| panic!("{address}: {error}"));
+    }
+
+    /// Opens another tab, and switches to it. Returns the former one.
+    ///
+    /// # Panics
+    /// When it cannot be opened.
+    pub async fn open_tab(&self) -> String {
+        let former = self.send("GET", "/window", json!({})).await.unwrap();
+        let tab = json!({ "type": "tab" });
+        let opened = self.send("POST", "/window/new", tab).await.unwrap();
+        self.switch_to(opened["handle"].as_str().unwrap()).await;
+        former.as_str().unwrap().to_owned()
+    }
+
+    /// Switches to a tab.
+    ///
+    /// # Panics
+    /// When it is gone.
+    pub async fn switch_to(&self, tab: &str) {
+        let tab = json!({ "handle": tab });
+        self.send("POST", "/window", tab).await.unwrap();
     }
 
     /// Waits for an element.

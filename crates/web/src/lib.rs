@@ -53,9 +53,10 @@ mod places;
 mod refusal;
 mod routes;
 mod server;
+mod start;
 mod store;
 mod streams;
 
 pub use routes::serve;
 pub use server::Listener;
-pub use store::{CredentialStore, StoreError};
+pub use store::{CredentialStore, StoreError, new_page_host};

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use axum::Extension;
 use axum::extract::{ConnectInfo, Form, Path, Query, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
@@ -14,6 +14,10 @@ use crate::app::App;
 use crate::auth::{self, Caller};
 use crate::page;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
+
+/// What a browser that signs in must remove. While no endpoint ran, another user may have had the
+/// port, and have left copies of pages and a service worker under an address of ours.
+const LEFT_BY_OTHERS: &str = r#""cache", "storage""#;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Code {
@@ -35,7 +39,14 @@ pub(crate) async fn sign_in(
         .sign_in(from.ip(), &headers, code.unwrap_or_default())
         .await
     {
-        Ok(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+        Ok(cookie) => {
+            let clear = HeaderName::from_static("clear-site-data");
+            let headers = [
+                (header::SET_COOKIE, cookie),
+                (clear, LEFT_BY_OTHERS.to_owned()),
+            ];
+            (headers, Redirect::to("/")).into_response()
+        }
         Err(refusal) => refusal.for_request(&headers),
     }
 }

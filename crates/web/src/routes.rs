@@ -25,7 +25,7 @@ use crate::budget::{self, Budget};
 use crate::feed::Feeds;
 use crate::lists::Lists;
 use crate::logic::authority::Authorities;
-use crate::page::layout::{SCRIPT, STYLE};
+use crate::page::layout::{endpoint_mark, script, style};
 use crate::places::Places;
 use crate::refusal::Refusal;
 use crate::server::Listener;
@@ -84,6 +84,7 @@ fn routes(app: Arc<App>) -> Router {
     let known = Router::new()
         .route("/", get(pages::work))
         .route("/events", get(streams::work))
+        .route("/endpoint", get(|| async { endpoint_mark() }))
         .route("/sessions", post(acts::start))
         .route("/sessions/{id}", get(pages::session))
         .route("/sessions/{id}/events", get(streams::of_session))
@@ -120,11 +121,11 @@ fn routes(app: Arc<App>) -> Router {
         .route("/login", get(pages::sign_in_form).post(pages::sign_in))
         .route("/logout", post(pages::sign_out))
         .route(
-            SCRIPT,
+            &script(),
             get(|| asset("text/javascript", include_str!("assets/page.js"))),
         )
         .route(
-            STYLE,
+            &style(),
             get(|| asset("text/css", include_str!("assets/page.css"))),
         );
     let all = in_bounds(unknown, LONGEST_LOGIN)

@@ -11,6 +11,7 @@ use safe_files::state_file::{self, FileError};
 use crate::logic::access::{
     CredentialId, Credentials, Kind, MOST, NewCredential, Secret, TokenName,
 };
+use crate::logic::authority::Authority;
 
 /// The file, in the directory of the endpoint.
 const FILE: &str = "credentials.json";
@@ -49,10 +50,23 @@ pub enum StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMark(Option<(u64, i64, i64)>);
 
-fn random_secret() -> Result<Secret, StoreError> {
-    let mut random = [0; 32];
+fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], StoreError> {
+    let mut random = [0; LENGTH];
     getrandom::fill(&mut random).map_err(StoreError::Random)?;
-    Ok(Secret::of(random))
+    Ok(random)
+}
+
+fn random_secret() -> Result<Secret, StoreError> {
+    random().map(Secret::of)
+}
+
+/// A host name of the page that no start of an endpoint has had, see [`Authority::of_page`].
+///
+/// # Errors
+///
+/// [`StoreError::Random`].
+pub fn new_page_host() -> Result<Authority, StoreError> {
+    random().map(Authority::of_page)
 }
 
 /// The file of the credentials.
@@ -105,17 +119,6 @@ impl CredentialStore {
             state_file::replace(&path, &bytes)?;
         }
         Ok(result)
-    }
-
-    /// The host name of the page on this machine.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`].
-    pub fn host(&self) -> Result<String, StoreError> {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(StoreError::Random)?;
-        self.change(|all| all.host(random))
     }
 
     /// Revokes all cookies and links. After an endpoint has ended, another user may have listened

@@ -181,19 +181,21 @@ struct Running {
     address: SocketAddr,
     /// The first of the further names by which the endpoint is addressed.
     host: Option<String>,
+    /// The host name of the page on this machine, which no other start of the endpoint has.
+    page: String,
 }
 
 impl Running {
     /// The host and port by which a browser addresses it.
-    fn authority(&self, state: &Path) -> Result<String, Failure> {
-        let (address, port) = (self.address, self.address.port());
-        Ok(match &self.host {
+    fn authority(&self) -> String {
+        let address = self.address;
+        match &self.host {
             Some(host) if !address.ip().is_loopback() => host.clone(),
             None if !address.ip().is_loopback() && !address.ip().is_unspecified() => {
                 address.to_string()
             }
-            _ => format!("{}:{port}", CredentialStore::new(state).host()?),
-        })
+            _ => format!("{}:{}", self.page, address.port()),
+        }
     }
 }
 
@@ -238,17 +240,22 @@ async fn serve_until_shutdown(args: &ServeArgs, config: Config) -> Result<ExitCo
     if let Some(warning) = ListenAddress(address).warning() {
         complain("warning", &warning);
     }
-    let host = args.allow_host.first().map(ToString::to_string);
-    let running = Running { address, host };
+    let page = web::new_page_host()?;
+    let running = Running {
+        address,
+        host: args.allow_host.first().map(ToString::to_string),
+        page: page.to_string(),
+    };
     note_running(&path, &running)?;
     match args.no_link {
-        true => output::answer(&format!("http://{}/", running.authority(&state)?))?,
+        true => output::answer(&format!("http://{}/", running.authority()))?,
         false => {
             show_link(&state, &running, Scope::Decide)?;
             complain("hint", "the page is served until Ctrl-C");
         }
     }
-    let authorities = Authorities::new(address, args.allow_host.clone());
+    let names = args.allow_host.iter().cloned().chain([page]).collect();
+    let authorities = Authorities::new(address, names);
     let board = work_board::of(&config, &state);
     let closing = shutdown.closing.clone();
     let serving = web::serve(listener, (state, authorities), board, closing);
@@ -353,7 +360,7 @@ fn show_link(state: &Path, running: &Running, scope: Scope) -> Result<(), Failur
         let note = "the link is for this machine; on others, put an address of it before the port";
         complain("hint", note);
     }
-    let host = running.authority(state)?;
+    let host = running.authority();
     let link = format!("http://{host}/login?code={}", code.reveal());
     let mut out = output::stdout();
     let is_for_others = match address.ip() {

@@ -85,52 +85,108 @@ function take(message) {
   }
 }
 
-// How long to wait after a refusal before the page is loaded again, in milliseconds.
-const PAUSE = 5000;
+// How long to wait before the server is tried again, in milliseconds.
+const PAUSE = 3000;
 
 // After how long in the background a page gives its connection back, in milliseconds.
 const BACKGROUND = 10000;
 
-// The browser tries again by itself after a lost connection, but not after a refusal, as there is one
-// while the server or its host is replaced.
+// Whether the server that answers is the one that has sent this page; undefined if none answers. When
+// a server has ended, another user of the machine can take its port: what that user sends must neither
+// be shown nor loaded here.
+async function isSameServer() {
+  try {
+    const answer = await fetch("/endpoint", { cache: "no-store" });
+    // A proxy answers so while no server runs.
+    if (answer.status >= 500) return undefined;
+    return answer.ok && (await answer.text()) === document.body.dataset.endpoint;
+  } catch (error) {
+    return undefined;
+  }
+}
+
+function sayEnded() {
+  say("The server of this page has ended, or this browser is signed out. Close this page, and open the "
+    + "link that `codex-mcp web link` prints. If nobody else uses the machine, you can also ", true);
+  const link = document.createElement("a");
+  link.href = location.pathname;
+  link.textContent = "load the page again";
+  status.append(link, ".");
+}
+
+// A connection that is lost is made again, and after a refusal, as there is one while a host is
+// replaced, the page is loaded again. Both need the server that has sent the page.
 function listen() {
   const address = document.body.dataset.events;
   if (!address) return;
-  const events = new EventSource(address);
+  let events;
+  let last = "";
   let isLost = false;
-  events.onmessage = (event) => {
-    take(JSON.parse(event.data));
-    count();
-  };
-  events.addEventListener("reload", () => { events.close(); location.reload(); });
-  events.addEventListener("end", () => events.close());
-  events.addEventListener("gone", () => {
-    events.close();
-    say("The session has ended with its host process.", true);
-  });
+  let retry;
+
+  function connect() {
+    const url = new URL(address, location.href);
+    if (last) url.searchParams.set("after", last);
+    events = new EventSource(url);
+    events.onmessage = (event) => {
+      last = event.lastEventId || last;
+      take(JSON.parse(event.data));
+      count();
+    };
+    events.addEventListener("reload", () => { events.close(); location.reload(); });
+    events.addEventListener("end", () => events.close());
+    events.addEventListener("gone", () => {
+      events.close();
+      say("The session has ended with its host process.", true);
+    });
+    events.onopen = () => {
+      if (isLost) say("");
+      isLost = false;
+    };
+    events.onerror = () => {
+      const isRefused = events.readyState === EventSource.CLOSED;
+      // The browser would try again without asking which server it is.
+      events.close();
+      isLost = true;
+      say("The connection is lost. Trying again …", true);
+      retry = setTimeout(() => recover(isRefused), PAUSE);
+    };
+  }
+
+  async function recover(reloads) {
+    const isSame = await isSameServer();
+    if (isSame === undefined) {
+      say("The connection is lost. Trying again …", true);
+      retry = setTimeout(() => recover(reloads), PAUSE);
+    } else if (!isSame) {
+      sayEnded();
+    } else if (reloads) {
+      location.reload();
+    } else {
+      connect();
+    }
+  }
+
   // A browser opens few connections to a server, and a page in the background needs none. One in which
   // somebody has begun to write is not loaded again.
   let givesUp;
+  let hasGivenUp = false;
   document.addEventListener("visibilitychange", () => {
     clearTimeout(givesUp);
     const isWritten = [...document.querySelectorAll("textarea, input[type=text]")]
       .some((field) => field.value !== field.defaultValue);
     if (document.hidden && !isWritten) {
-      givesUp = setTimeout(() => events.close(), BACKGROUND);
-    } else if (!document.hidden && events.readyState === EventSource.CLOSED) {
-      location.reload();
+      givesUp = setTimeout(() => {
+        clearTimeout(retry);
+        events.close();
+        hasGivenUp = true;
+      }, BACKGROUND);
+    } else if (!document.hidden && hasGivenUp) {
+      hasGivenUp = false;
+      recover(true);
     }
   });
-  events.onopen = () => {
-    if (isLost) say("");
-    isLost = false;
-  };
-  events.onerror = () => {
-    isLost = true;
-    say("The connection is lost. Trying again …", true);
-    if (events.readyState !== EventSource.CLOSED) return;
-    setTimeout(() => location.reload(), PAUSE);
-  };
+  connect();
 }
 
 async function send(form, submitter) {

@@ -194,11 +194,6 @@ impl Credential {
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
     list: Vec<Credential>,
-    /// The host name of the page on this machine. A browser sends the cookies of a host to all of
-    /// its ports, so with the plain name `localhost`, every other server of this machine would
-    /// receive ours.
-    #[serde(default)]
-    host: Option<String>,
 }
 
 /// A credential to be made.
@@ -213,13 +208,6 @@ pub struct NewCredential {
 }
 
 impl Credentials {
-    /// The host name of the page on this machine: a name below `localhost` that nobody else has or
-    /// knows. It is created from these random bytes if there is none yet.
-    pub fn host(&mut self, random: [u8; 8]) -> String {
-        let name = || format!("codex-mcp-{}.localhost", hex(&random));
-        self.host.get_or_insert_with(name).clone()
-    }
-
     /// The valid credentials without links, oldest first.
     pub fn listed(&self, now: SystemTime) -> impl Iterator<Item = &Credential> {
         let all = self.list.iter();
@@ -378,16 +366,6 @@ mod tests {
         assert!(!kept.contains(secret.reveal()));
         assert!(!format!("{secret:?}").contains(secret.reveal()));
         assert_eq!(serde_json::from_str::<Credentials>(&kept).unwrap(), all);
-    }
-
-    #[test]
-    fn host_of_the_page_stays_the_same() {
-        let mut all = Credentials::default();
-        let host = all.host([0xa; 8]);
-        assert_eq!(host, "codex-mcp-0a0a0a0a0a0a0a0a.localhost");
-        assert_eq!(all.host([1; 8]), host);
-        all.revoke_all(NOW);
-        assert_eq!(all.host([1; 8]), host);
     }
 
     #[test]

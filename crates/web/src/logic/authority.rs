@@ -8,12 +8,29 @@ use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 use std::str::FromStr;
 
+use common::text::hex;
+
 /// A host and a port, as requests address them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     /// The name in lower case, or the address without brackets.
     host: String,
     port: Option<u16>,
+}
+
+impl Authority {
+    /// The host name of the page on this machine, for one start of the endpoint: a name below
+    /// `localhost` that nobody else has or knows. A browser sends the cookies of a host to all of
+    /// its ports, so with the plain name `localhost`, every other server of this machine would
+    /// receive ours. With the name of an earlier start, a page of another user who has had the port
+    /// meanwhile would have the same origin as ours.
+    #[must_use]
+    pub fn of_page(random: [u8; 8]) -> Self {
+        Self {
+            host: format!("codex-mcp-{}.localhost", hex(&random)),
+            port: None,
+        }
+    }
 }
 
 impl fmt::Display for Authority {
@@ -74,7 +91,8 @@ pub struct Authorities {
 pub enum WrongAuthority {
     /// The request addresses another host.
     #[error(
-        "this server is not addressed by that name; `codex-mcp web --allow-host NAME` allows one"
+        "this server is not addressed by that name; `codex-mcp web link` prints a link to its page, whose name \
+         is new at each start, and `codex-mcp web --allow-host NAME` allows a name"
     )]
     Host,
     /// A page of another origin has made the request.
@@ -142,11 +160,8 @@ impl Authorities {
         match host.parse::<IpAddr>() {
             Ok(address) if ours.is_unspecified() => !address.is_unspecified(),
             Ok(address) => address == ours || address.is_loopback() && ours.is_loopback(),
-            // Nobody can make a name below `localhost` point elsewhere (RFC 6761, section 6.3).
-            Err(_) => {
-                let is_local = host == "localhost" || host.ends_with(".localhost");
-                is_local && (ours.is_loopback() || ours.is_unspecified())
-            }
+            // Nobody can make `localhost` point elsewhere (RFC 6761, section 6.3).
+            Err(_) => host == "localhost" && (ours.is_loopback() || ours.is_unspecified()),
         }
     }
 }
@@ -156,7 +171,10 @@ mod tests {
     use super::*;
 
     fn check(listens: &str, host: &str, origin: Option<&str>) -> Result<(), WrongAuthority> {
-        let names = vec!["codex.example".parse().unwrap()];
+        let names = vec![
+            "codex.example".parse().unwrap(),
+            Authority::of_page([10; 8]),
+        ];
         Authorities::new(listens.parse().unwrap(), names).check(Some(host), origin)
     }
 
@@ -167,7 +185,7 @@ mod tests {
         for (listens, host) in [
             (LOOPBACK, "127.0.0.1:8080"),
             (LOOPBACK, "LocalHost:8080"),
-            (LOOPBACK, "codex-mcp-0a1b.localhost:8080"),
+            (LOOPBACK, "codex-mcp-0a0a0a0a0a0a0a0a.localhost:8080"),
             (LOOPBACK, "[::1]:8080"),
             (LOOPBACK, "codex.example"),
             (LOOPBACK, "Codex.Example:443"),
@@ -183,7 +201,9 @@ mod tests {
             (LOOPBACK, "127.0.0.1"),
             (LOOPBACK, "localhost.attacker.example:8080"),
             (LOOPBACK, "notlocalhost:8080"),
-            ("192.0.2.7:8080", "codex-mcp.localhost:8080"),
+            // The name of an earlier start.
+            (LOOPBACK, "codex-mcp-0b0b0b0b0b0b0b0b.localhost:8080"),
+            ("192.0.2.7:8080", "localhost:8080"),
             (LOOPBACK, "192.0.2.7:8080"),
             (LOOPBACK, "127.0.0.1:8080@attacker.example"),
             (LOOPBACK, "127.0.0.1:+8080"),

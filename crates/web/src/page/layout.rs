@@ -7,12 +7,28 @@ use common::timestamp::timestamp;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::logic::access::Scope;
+use crate::start;
 
-/// The address of the page's script; its contents never change while a program runs.
-pub(crate) const SCRIPT: &str = "/assets/page.js";
+/// The address of the page's script. It is new at each start: while no endpoint ran, another user
+/// may have had the port, and a browser may keep what it was sent there for an address of ours.
+pub(crate) fn script() -> String {
+    asset("page.js")
+}
 
-/// The address of the style sheet.
-pub(crate) const STYLE: &str = "/assets/page.css";
+/// The address of the style sheet, which is new at each start too.
+pub(crate) fn style() -> String {
+    asset("page.css")
+}
+
+fn asset(name: &str) -> String {
+    format!("/assets/{}/{name}", start::mark("assets"))
+}
+
+/// The mark by which the script recognises the endpoint that has sent its page. Only pages for
+/// signed-in viewers contain it.
+pub(crate) fn endpoint_mark() -> String {
+    start::mark("endpoint")
+}
 
 /// A page for a signed-in viewer. It receives its changes from the address `events`.
 pub(crate) fn page(title: &str, events: Option<&str>, body: &Markup) -> Markup {
@@ -39,10 +55,10 @@ fn whole(title: &str, events: Option<&str>, links: &Markup, body: &Markup) -> Ma
                 meta name="color-scheme" content="light dark";
                 title { (visible_line(title)) " · codex-mcp" }
                 link rel="icon" href="data:,";
-                link rel="stylesheet" href=(STYLE);
-                script src=(SCRIPT) defer {}
+                link rel="stylesheet" href=(style());
+                script src=(script()) defer {}
             }
-            body data-events=[events] {
+            body data-events=[events] data-endpoint=[events.map(|_| endpoint_mark())] {
                 a.skip href="#main" { "Skip to the contents" }
                 header {
                     nav aria-label="Main" {
@@ -112,5 +128,25 @@ pub(crate) fn button(scope: Scope, action: &str, label: &str, class: &str) -> Ma
                 button id=(action) class=(class) { (label) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another user of the machine can load the page for signing in, and could then pretend to be the
+    /// endpoint.
+    #[test]
+    fn mark_of_the_endpoint_is_on_pages_for_viewers_alone() {
+        let body = html! {};
+        let viewed = page("Work", Some("/events"), &body).into_string();
+        assert!(viewed.contains(&endpoint_mark()), "{viewed}");
+        let open = open_page("Sign in", &body).into_string();
+        assert!(!open.contains(&endpoint_mark()), "{open}");
+        assert!(
+            open.contains(&script()) && open.contains(&style()),
+            "{open}"
+        );
     }
 }

@@ -290,7 +290,7 @@ async fn cross_site_request_is_refused() {
             421,
             "{host}"
         );
-        for path in ["/login?code=x", "/assets/page.js", "/mcp"] {
+        for path in ["/login?code=x", "/assets/x/page.js", "/mcp"] {
             let rebound = web.request("GET", path).header("host", &host);
             assert_eq!(status(&rebound).await, 421, "{host} {path}");
         }

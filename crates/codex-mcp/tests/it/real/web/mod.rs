@@ -7,6 +7,7 @@ mod conductor;
 mod conformance;
 mod jobs;
 mod mcp;
+mod port_taken;
 mod python;
 mod screenshots;
 mod story;
@@ -97,6 +98,8 @@ impl WebFixture {
             .send()
             .await;
         assert_eq!(response.status, 303, "{response:?}");
+        let cleared = response.header("clear-site-data");
+        assert_eq!(cleared, Some(r#""cache", "storage""#));
         let cookie = response.header("set-cookie").unwrap();
         for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
             assert!(cookie.contains(attribute), "{cookie}");
@@ -163,8 +166,17 @@ impl WebFixture {
 
 /// Starts the endpoint at a free port; returns its address and the link that it prints.
 async fn start(stage: &CodexFixture, env: &[(&str, &str)]) -> (Child, SocketAddr, String) {
+    start_at(stage, "127.0.0.1:0", env).await
+}
+
+/// The same, at this address.
+async fn start_at(
+    stage: &CodexFixture,
+    listen: &str,
+    env: &[(&str, &str)],
+) -> (Child, SocketAddr, String) {
     let mut server = stage
-        .program(&["web", "--listen", "127.0.0.1:0"])
+        .program(&["web", "--listen", listen])
         .envs(env.iter().copied())
         // Nobody reads it while the endpoint runs.
         .stderr(Stdio::inherit())
