@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use common::text::one_line;
+use common::text::{escape_json, one_line};
 use common::timestamp::timestamp;
 use futures::{SinkExt, StreamExt};
 use hyper::upgrade::{self, OnUpgrade, Upgraded};
@@ -216,7 +216,7 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
                 Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return,
             },
             // The sender is here.
-            Some(answer) = answers.recv() => Message::text(answer.to_string()),
+            Some(answer) = answers.recv() => message_of(&answer),
             _ = ping.tick() => match heard.elapsed() > SILENCE {
                 true => return tracing::debug!("a conductor has answered no ping for a minute"),
                 false => Message::Ping(Vec::new().into()),
@@ -279,7 +279,12 @@ fn command(text: &str, requests: usize) -> Result<Command, (RequestId, String)> 
 }
 
 fn error_of(id: &RequestId, error: &str) -> Message {
-    Message::text(failed(id, error).to_string())
+    message_of(&failed(id, error))
+}
+
+/// A message as text, with hidden characters escaped: a conductor may print it to a terminal.
+fn message_of(answer: &Value) -> Message {
+    Message::text(escape_json(&answer.to_string()).into_owned())
 }
 
 fn failed(id: &RequestId, error: &str) -> Value {
@@ -391,6 +396,7 @@ fn event(id: &RequestId, job: &JobId, event: &StoredEvent) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use common::text::is_hidden;
     use tokio::io::{DuplexStream, duplex};
 
     use super::*;
@@ -443,6 +449,15 @@ mod tests {
         let begun = Instant::now();
         close(&mut server, None).await;
         assert!(begun.elapsed() >= CLOSE_TIMEOUT);
+    }
+
+    #[test]
+    fn hidden_characters_are_escaped() {
+        let answer = json!({ "words": "\u{9b}31m \u{202e} é" });
+        let message = message_of(&answer);
+        let text = message.to_text().unwrap();
+        assert!(!text.contains(is_hidden), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), answer);
     }
 
     #[test]

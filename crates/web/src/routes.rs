@@ -1,17 +1,19 @@
 //! The routes: the handler of each address.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{self, Body};
+use axum::body::{self, Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use common::text::escape_json;
 use futures::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -141,11 +143,12 @@ fn routes(app: Arc<App>) -> Router {
     guarded(all).with_state(app)
 }
 
-/// Bounds the forms of these routes.
+/// Bounds the forms of these routes, and escapes their JSON.
 fn in_bounds<S: Clone + Send + Sync + 'static>(routes: Router<S>, form: usize) -> Router<S> {
     routes
         .layer(DefaultBodyLimit::max(form))
         .layer(middleware::map_response(refused_in_json))
+        .layer(middleware::map_response(with_escaped_json))
 }
 
 /// Adds the layers that apply to all requests and responses, including refused ones.
@@ -202,6 +205,42 @@ async fn refused_in_json(response: Response) -> Response {
     Response::from_parts(parts, json!({ "error": words }).to_string().into())
 }
 
+/// Escapes the hidden characters in JSON and in events, whose data is JSON. A program may print them
+/// to a terminal, which some of them control, and where others change the order of the text.
+async fn with_escaped_json(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let kind = kind.map(HeaderValue::as_bytes).unwrap_or_default();
+    if kind.starts_with(b"text/event-stream") {
+        return response.map(|body| {
+            // A chunk is a whole event, so it ends with a whole character.
+            let events = body.into_data_stream();
+            Body::from_stream(events.map(|event| event.map(escaped)))
+        });
+    }
+    if !kind.starts_with(b"application/json") {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let json = match body::to_bytes(body, usize::MAX).await {
+        Ok(json) => json,
+        Err(error) => return Refusal::Failed(error.to_string()).into_response(),
+    };
+    let length = json.len();
+    let escaped = escaped(json);
+    if escaped.len() != length {
+        parts.headers.remove(header::CONTENT_LENGTH);
+    }
+    Response::from_parts(parts, escaped.into())
+}
+
+fn escaped(json: Bytes) -> Bytes {
+    let escaped = match std::str::from_utf8(&json).map(escape_json) {
+        Ok(Cow::Owned(escaped)) => Some(escaped),
+        Ok(Cow::Borrowed(_)) | Err(_) => None,
+    };
+    escaped.map_or(json, Bytes::from)
+}
+
 /// Adds the headers that tell a browser to trust nothing but this page.
 async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
@@ -235,7 +274,10 @@ async fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
 
 #[cfg(test)]
 mod tests {
+    use axum::Json;
     use axum::http::StatusCode;
+    use axum::response::sse::Event;
+    use common::text::is_hidden;
     use serde_json::Value;
     use tower_service::Service as _;
 
@@ -279,6 +321,42 @@ mod tests {
             let error: Value = serde_json::from_slice(&body.unwrap()).unwrap();
             assert!(error["error"].is_string(), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn hidden_characters_are_escaped_in_json_and_events() {
+        let hostile = || json!({ "text": "\u{9b}31m \u{202e} é" });
+        let event = move || async move {
+            let data = hostile().to_string();
+            streams::sse(stream::iter([Event::default().id("7").data(data)]))
+        };
+        let routes = Router::new()
+            .route("/json", get(move || async move { Json(hostile()) }))
+            .route(
+                "/refused",
+                get(|| async { Refusal::Wrong("\u{9b}".to_owned()) }),
+            )
+            .route("/event", get(event))
+            // The control: the page shows hidden characters in its own way.
+            .route("/text", get(|| async { "\u{202e}" }));
+        let routes: Router = guarded(in_bounds(routes, LONGEST_FORM));
+        let read = async |path: &str| {
+            let request = Request::builder().uri(path).body(Body::empty());
+            let Ok(response) = routes.clone().call(request.unwrap()).await;
+            let body = body::to_bytes(response.into_body(), LONGEST_REASON).await;
+            String::from_utf8(body.unwrap().to_vec()).unwrap()
+        };
+        let is_escaped = |text: &str| !text.contains(|one: char| one != '\n' && is_hidden(one));
+        let json = read("/json").await;
+        assert!(is_escaped(&json), "{json:?}");
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), hostile());
+        let refused = read("/refused").await;
+        assert!(is_escaped(&refused), "{refused:?}");
+        let event = read("/event").await;
+        assert!(is_escaped(&event), "{event:?}");
+        let data = event.strip_prefix("id: 7\ndata: ").unwrap();
+        assert_eq!(serde_json::from_str::<Value>(data).unwrap(), hostile());
+        assert_eq!(read("/text").await, "\u{202e}");
     }
 
     #[tokio::test]
