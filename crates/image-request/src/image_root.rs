@@ -30,9 +30,24 @@ pub struct ImageRoot {
 }
 
 /// An open picture, whose first bytes were checked.
-struct OpenPicture {
+#[derive(Debug)]
+pub struct OpenPicture {
     file: File,
     start: Vec<u8>,
+    size: u64,
+}
+
+impl OpenPicture {
+    /// Its size when it was opened, in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Its bytes, of which there are at most [`OpenPicture::size`]. Reading blocks.
+    pub fn into_reader(self) -> impl Read + Send + 'static {
+        io::Cursor::new(self.start).chain(self.file).take(self.size)
+    }
 }
 
 impl ImageRoot {
@@ -84,8 +99,11 @@ impl ImageRoot {
     ///
     /// [`BadPicture`], in words for Codex.
     pub fn read(&self, path: &PicturePath) -> Result<Vec<u8>, BadPicture> {
-        let OpenPicture { file, start: bytes } = self.open(path)?;
-        let mut bytes = bytes;
+        let OpenPicture {
+            file,
+            start: mut bytes,
+            ..
+        } = self.open(path)?;
         // It may have grown since its size was looked at.
         let most = self.limit.bytes().saturating_add(1);
         let more = most.saturating_sub(length(&bytes));
@@ -130,7 +148,11 @@ impl ImageRoot {
 
     /// Opens a picture by its path from the directory, or if there is none, from the top of the
     /// repository.
-    fn open(&self, path: &PicturePath) -> Result<OpenPicture, BadPicture> {
+    ///
+    /// # Errors
+    ///
+    /// [`BadPicture`], in words for Codex.
+    pub fn open(&self, path: &PicturePath) -> Result<OpenPicture, BadPicture> {
         match self.open_from(&self.directory, path) {
             Err(BadPicture {
                 why: BadPictureReason::Missing { .. },
@@ -169,7 +191,11 @@ impl ImageRoot {
         let read = file.by_ref().take(most).read_to_end(&mut start);
         read.map_err(|error| self.refused(path, &error))?;
         check(path, about.len(), &start, self.limit)?;
-        Ok(OpenPicture { file, start })
+        Ok(OpenPicture {
+            file,
+            start,
+            size: about.len(),
+        })
     }
 
     fn refused(&self, path: &PicturePath, error: &io::Error) -> BadPicture {
@@ -389,9 +415,25 @@ mod tests {
         let opened = place.open(&"a.png".parse().unwrap()).unwrap();
         fs::remove_file(root.join("a.png")).unwrap();
         symlink("/etc/passwd", root.join("a.png")).unwrap();
-        let mut bytes = opened.start;
-        let mut file = opened.file;
-        file.read_to_end(&mut bytes).unwrap();
-        assert_eq!(bytes, PNG);
+        assert_eq!(bytes_of(opened), PNG);
+    }
+
+    #[test]
+    fn open_picture_that_grows_is_read_up_to_its_size() {
+        let Files {
+            place,
+            root,
+            _directory,
+        } = files("", 100);
+        let opened = place.open(&"a.png".parse().unwrap()).unwrap();
+        fs::write(root.join("a.png"), [PNG, b"more"].concat()).unwrap();
+        assert_eq!(opened.size(), PNG.len() as u64);
+        assert_eq!(bytes_of(opened), PNG);
+    }
+
+    fn bytes_of(opened: OpenPicture) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        opened.into_reader().read_to_end(&mut bytes).unwrap();
+        bytes
     }
 }

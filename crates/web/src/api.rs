@@ -195,7 +195,8 @@ pub(crate) async fn threads(State(app): State<Arc<App>>) -> Result<Json<Value>, 
 }
 
 pub(crate) async fn mail(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
-    Ok(Json(json!(app.board.mail.read().await?)))
+    let mail = app.board.mail.read().await?;
+    Ok(Json(json!(*mail)))
 }
 
 #[cfg(test)]

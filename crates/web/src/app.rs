@@ -33,5 +33,7 @@ pub(crate) struct App {
     pub(crate) watchers: Arc<Places>,
     /// The places of programs that read the events of a session.
     pub(crate) readers: Arc<Places>,
+    /// The places of pictures that are being sent.
+    pub(crate) pictures: Arc<Places>,
     pub(crate) closing: CancellationToken,
 }

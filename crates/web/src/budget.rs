@@ -1,6 +1,6 @@
 //! Bounds the total memory of the answers that are being sent. A client may take its time to read a
-//! page or a picture of many MiB, and there can be hundreds of clients. A client can only use a
-//! part of the budget, so that some is left for others.
+//! page of many MiB, and there can be hundreds of clients. A client can only use a part of the budget,
+//! so that some is left for others.
 
 use std::sync::Arc;
 

@@ -73,6 +73,7 @@ pub async fn serve(
         conductors: Places::new(conductor::MOST_CONDUCTORS),
         watchers: Places::new(streams::MOST_WATCHERS),
         readers: Places::new(api::MOST_READERS),
+        pictures: Places::new(pictures::MOST_PICTURES),
         closing: closing.clone(),
     });
     tokio::spawn(closing.clone().run_until_cancelled_owned(hosts.follow()));

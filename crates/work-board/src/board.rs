@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::hosts::{ActError, Hosts, LiveSession};
 use crate::jobs::JobBoard;
-use crate::latest::Latest;
+use crate::latest::{FILES_TIMEOUT, Latest};
 use crate::link::{Connect, Remains};
 use crate::mail::MailBoard;
 use crate::program::{Program, RetryError, ThreadRecord};
@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a session may be without a host: a host that was killed is followed by another one.
 const LOST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a read of the jobs is waited for. It takes some milliseconds.
+const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The ways to a host.
 pub struct Connections {
@@ -92,6 +95,8 @@ pub struct WorkBoard {
     pub jobs: Arc<JobBoard>,
     /// The jobs and runs as they are listed.
     listed_jobs: Latest<Vec<Work>>,
+    /// The recorded threads. Those who ask for them at the same time share a read.
+    recorded_threads: Latest<Vec<ThreadRecord>>,
     /// The mail of the team.
     pub mail: MailBoard,
     /// The ways to a host.
@@ -114,7 +119,8 @@ impl WorkBoard {
         Self {
             hosts: Arc::new(hosts),
             jobs: Arc::new(jobs),
-            listed_jobs: Latest::default(),
+            listed_jobs: Latest::new(JOBS_TIMEOUT),
+            recorded_threads: Latest::new(FILES_TIMEOUT),
             mail,
             connections,
             program,
@@ -269,8 +275,16 @@ impl WorkBoard {
     /// Why they cannot be read, for a person.
     pub async fn threads(&self) -> Result<Vec<ThreadRecord>, String> {
         let program = Arc::clone(&self.program);
-        let read = off_runtime::run(move || program.threads()).await;
-        let mut records = read.map_err(|error| error.to_string())??;
+        let reading = async move {
+            match off_runtime::run(move || program.threads()).await {
+                Ok(read) => read,
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let (mut records, failure) = self.recorded_threads.read(reading).await;
+        if let Some(why) = failure {
+            return Err(why);
+        }
         let sessions = self.hosts.sessions();
         let sessions = sessions.iter().map(|live| self.work_of(live));
         let live: Vec<Work> = sessions.filter(|work| !work.is_cancelled()).collect();

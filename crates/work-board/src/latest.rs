@@ -8,12 +8,15 @@ use common::sync::lock;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a read is waited for. Those of a job store take some milliseconds.
-const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a read of files is waited for. As `off_runtime` waits for longer, a file system that does
+/// not answer is waited for once.
+pub(crate) const FILES_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The last value that could be read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Latest<T> {
+    /// How long a read is waited for.
+    timeout: Duration,
     /// The value, and when its read began.
     last: Arc<Mutex<(T, Option<Instant>)>>,
     reading: tokio::sync::Mutex<Option<Reading<T>>>,
@@ -28,7 +31,16 @@ struct Reading<T> {
     overdue: Instant,
 }
 
-impl<T: Clone + Send + 'static> Latest<T> {
+impl<T: Clone + Default + Send + 'static> Latest<T> {
+    /// No value yet. A read is waited for at most for `timeout`.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            last: Arc::default(),
+            reading: tokio::sync::Mutex::default(),
+        }
+    }
+
     /// The value that is read now; if that fails or takes too long, the last one, and the reason. While
     /// a read takes too long, no other one is begun or waited for.
     pub(crate) async fn read<E: Display>(
@@ -38,7 +50,7 @@ impl<T: Clone + Send + 'static> Latest<T> {
         let failure = match self.read_anew(read).await {
             Some(Ok(value)) => return (value, None),
             Some(Err(error)) => error,
-            None => format!("no answer within {} s", READ_TIMEOUT.as_secs()),
+            None => format!("no answer within {} s", self.timeout.as_secs()),
         };
         (lock(&self.last).0.clone(), Some(failure))
     }
@@ -67,7 +79,7 @@ impl<T: Clone + Send + 'static> Latest<T> {
             *lock(&last) = (value.clone(), Some(begun));
             Ok::<T, String>(value)
         });
-        let overdue = Instant::now() + READ_TIMEOUT;
+        let overdue = Instant::now() + self.timeout;
         let begun = reading.insert(Reading { task, overdue });
         let value = timeout_at(overdue, &mut begun.task).await.ok()?;
         *reading = None;
@@ -85,6 +97,8 @@ mod tests {
 
     use super::*;
 
+    const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
     const SLOW: &str = "no answer within 2 s";
 
     fn value(value: u32) -> impl Future<Output = Result<u32, String>> {
@@ -99,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn last_value_stays_when_a_read_fails() {
-        let latest = Latest::default();
+        let latest = Latest::new(READ_TIMEOUT);
         assert_eq!(latest.read(value(1)).await, (1, None));
         let failed = latest.read(ready(Err("broken"))).await;
         assert_eq!(failed, (1, Some("broken".to_owned())));
@@ -108,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silent_store_is_waited_for_once() {
-        let latest = Latest::default();
+        let latest = Latest::new(READ_TIMEOUT);
         latest.read(value(1)).await;
         // A read that begins at the same instant is shared.
         sleep(Duration::from_millis(1)).await;
@@ -122,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn late_value_is_kept_and_then_read_anew() {
-        let latest = Latest::default();
+        let latest = Latest::new(READ_TIMEOUT);
         let (sender, receiver) = oneshot::channel();
         assert_eq!(slow(latest.read(receiver).await), 0);
         sender.send(1).unwrap();
@@ -134,7 +148,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn readers_at_the_same_time_share_reads() {
-        let latest = Latest::default();
+        let latest = Latest::new(READ_TIMEOUT);
         let begun = Instant::now();
         let all = join_all((0..10).map(async |number| {
             sleep(READ_TIMEOUT * number / 20).await;
@@ -152,7 +166,7 @@ mod tests {
     /// store.
     #[tokio::test(start_paused = true)]
     async fn reader_that_leaves_does_not_fail_the_next_one() {
-        let latest = Latest::default();
+        let latest = Latest::new(READ_TIMEOUT);
         let late = async {
             sleep(READ_TIMEOUT / 2).await;
             Ok::<u32, String>(1)

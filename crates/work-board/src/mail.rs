@@ -1,6 +1,7 @@
 //! The mail of the team, as a person sees it: what is unread, and for whom.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use agent_team::logic::inbox::{Envelope, ReadLimits};
 use agent_team::logic::{Address, AgentName, TeamName};
@@ -12,11 +13,17 @@ use safe_files::state_file::FileError;
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
+use crate::latest::{FILES_TIMEOUT, Latest};
+
 /// What is read of each member's unread mail.
 const LIMITS: ReadLimits = ReadLimits {
     max_messages: 50,
     max_length: 10_000,
 };
+
+/// The most that is read of the inboxes of a member, in bytes (4 MiB). Of many short messages, it takes
+/// up to ten times as much memory.
+const LARGEST_INBOXES: u64 = 4 << 20;
 
 /// The mail of a team.
 #[derive(Debug, Clone, Serialize)]
@@ -47,18 +54,15 @@ pub enum MailBoardError {
     /// There is no team.
     #[error("no team is configured; `team = \"NAME\"` in the configuration names it")]
     NoTeam,
-    /// The team or its mail cannot be read.
-    #[error(transparent)]
-    Read(#[from] MailError),
+    /// The team or its mail cannot be read, for this reason.
+    #[error("{0}")]
+    Read(String),
     /// The message was not sent.
     #[error(transparent)]
     Send(#[from] MailClientError),
     /// The records of the sender cannot be opened.
     #[error(transparent)]
     Records(#[from] FileError),
-    /// The task that reads was ended.
-    #[error("the mail was not read: {0}")]
-    Ended(String),
 }
 
 /// The mail of the configured team.
@@ -66,6 +70,8 @@ pub struct MailBoard {
     member: Member,
     atm_home: PathBuf,
     audit_limit: u64,
+    /// The mail of all members. Those who ask for it at the same time share a read.
+    latest: Latest<Option<Arc<TeamMail>>>,
     client: OnceCell<Option<MailClient>>,
 }
 
@@ -78,6 +84,7 @@ impl MailBoard {
             member,
             atm_home,
             audit_limit,
+            latest: Latest::new(FILES_TIMEOUT),
             client: OnceCell::new(),
         }
     }
@@ -94,17 +101,19 @@ impl MailBoard {
     /// # Errors
     ///
     /// [`MailBoardError`].
-    pub async fn read(&self) -> Result<TeamMail, MailBoardError> {
+    pub async fn read(&self) -> Result<Arc<TeamMail>, MailBoardError> {
         let team = self.member.team.clone().ok_or(MailBoardError::NoTeam)?;
-        let store = MailStore::new(&self.atm_home);
-        let read = move || {
-            let members = store.members(&team)?.into_iter();
-            let members = members.map(|member| of_member(&store, &team, member));
-            let members = members.collect();
-            Ok(TeamMail { team, members })
+        let store = MailStore::new(&self.atm_home).reading_at_most(LARGEST_INBOXES);
+        let reading = async move {
+            let read = off_runtime::run(move || of_team(&store, team)).await;
+            let mail = read.map_err(|error| format!("the mail was not read: {error}"))?;
+            let mail = mail.map_err(|error| error.to_string())?;
+            Ok::<_, String>(Some(Arc::new(mail)))
         };
-        let read = off_runtime::run(read).await;
-        read.map_err(|error| MailBoardError::Ended(error.to_string()))?
+        match self.latest.read(reading).await {
+            (Some(mail), None) => Ok(mail),
+            (_, failure) => Err(MailBoardError::Read(failure.unwrap_or_default())),
+        }
     }
 
     /// Sends a message to a member.
@@ -123,6 +132,13 @@ impl MailBoard {
         client.send(to, letter).await?;
         Ok(())
     }
+}
+
+fn of_team(store: &MailStore, team: TeamName) -> Result<TeamMail, MailError> {
+    let members = store.members(&team)?.into_iter();
+    let members = members.map(|member| of_member(store, &team, member));
+    let members = members.collect();
+    Ok(TeamMail { team, members })
 }
 
 /// One mailbox that cannot be read does not hide those of others.
@@ -147,5 +163,40 @@ fn hide_codes(envelope: Envelope) -> Envelope {
         message: without_codes(&envelope.message),
         summary: envelope.summary.as_deref().map(without_codes),
         ..envelope
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn inbox_that_is_too_large_is_not_read_and_hides_no_other() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join(".claude/teams/t");
+        fs::create_dir_all(directory.join("inboxes")).unwrap();
+        let roster = r#"{"name":"t","members":[{"name":"full"},{"name":"lead"}]}"#;
+        fs::write(directory.join("config.json"), roster).unwrap();
+        let put = |member: &str, spaces: usize| {
+            let message = r#"{"from":"codex","text":"hello"}"#;
+            let inbox = format!("[{message}{}]", " ".repeat(spaces));
+            fs::write(directory.join(format!("inboxes/{member}.json")), inbox).unwrap();
+        };
+        put("full", 1000);
+        put("lead", 0);
+        let store = MailStore::new(home.path()).reading_at_most(1000);
+        let mail = of_team(&store, "t".parse().unwrap()).unwrap();
+        let mut members = mail.members.into_iter();
+        let (full, lead) = (members.next().unwrap(), members.next().unwrap());
+        let why = full.error.unwrap();
+        assert!(
+            why.contains("at most 1000 are read; remove old messages"),
+            "{why}"
+        );
+        assert!(full.unread.is_empty());
+        assert_eq!(lead.error, None);
+        assert_eq!(lead.unread.len(), 1);
     }
 }

@@ -52,6 +52,8 @@ pub const LARGEST_INBOX: u64 = 256 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct MailStore {
     home: PathBuf,
+    /// The most that is read of all inboxes of a member, in bytes.
+    largest: u64,
 }
 
 /// The sender of mail.
@@ -108,7 +110,15 @@ impl MailStore {
     pub fn new(home: &Path) -> Self {
         Self {
             home: home.to_owned(),
+            largest: LARGEST_INBOX,
         }
+    }
+
+    /// The same mail, of which no member's is read whose inboxes have more than `largest` bytes
+    /// together. To look for messages takes several times as much memory.
+    #[must_use]
+    pub fn reading_at_most(self, largest: u64) -> Self {
+        Self { largest, ..self }
     }
 
     /// The members of a team, in the order in which they are listed.
@@ -277,7 +287,7 @@ impl MailStore {
         let team = self.team(team)?;
         let files = team.inboxes_of(agent)?;
         retry_while_malformed(|| {
-            let texts = read_all(&team, agent, &files, LARGEST_INBOX)?;
+            let texts = read_all(&team, agent, &files, self.largest)?;
             let mut inboxes = Vec::new();
             let mut elements = 0;
             for (path, bytes) in &texts {

@@ -1,5 +1,7 @@
 //! The mail of the team.
 
+use std::sync::Arc;
+
 use agent_team::logic::AgentName;
 use agent_team::logic::inbox::Envelope;
 use maud::{Markup, html};
@@ -9,7 +11,11 @@ use super::layout::{self, foreign, foreign_line};
 use crate::logic::access::Scope;
 
 /// The page. Messages that are sent come from `sender`.
-pub(crate) fn page(scope: Scope, mail: &Result<TeamMail, String>, sender: &AgentName) -> Markup {
+pub(crate) fn page(
+    scope: Scope,
+    mail: &Result<Arc<TeamMail>, String>,
+    sender: &AgentName,
+) -> Markup {
     let body = html! {
         h1 { "Mail" }
         @match mail {

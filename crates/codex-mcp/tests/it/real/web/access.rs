@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures::future::join_all;
 use job_queue::store::{JobStore, NewEvent, NewJob, Request as JobRequest, new_worker_id};
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script};
@@ -17,8 +18,10 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::story::between;
 use super::{WebFixture, start, start_session};
 use crate::jobs::wait_for;
+use crate::real::team::{make_team, put_mail};
 use crate::real::{CodexFixture, VERSION};
 use testkit::http::Request;
 
@@ -445,6 +448,94 @@ async fn memory_is_bounded_under_long_outputs_of_a_job() {
     assert!(page.contains("exit code 0: true"), "{page}");
     let grown = peak_kib(pid).unwrap() - before;
     assert!(grown < MOST_FOR_A_JOB, "{grown}");
+    web.finish().await;
+}
+
+/// How many requests with the same token arrive at a time.
+const CROWD: usize = 100;
+
+/// How many pictures are sent at a time with the same credential.
+const PICTURES_OF_ONE: usize = 32;
+
+/// Asks for a page with a token, and reads no more of the answer than its status.
+async fn begin(web: &WebFixture, path: &str, token: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(web.address).await.unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\r\n",
+        web.address
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; "HTTP/1.1 200".len()];
+    let read = stream.read_exact(&mut status);
+    timeout(Duration::from_secs(60), read)
+        .await
+        .unwrap()
+        .unwrap();
+    (stream, String::from_utf8_lossy(&status).into_owned())
+}
+
+/// The holder of a token who may only look asks for a picture of 20 MB many times, and reads none of it. The
+/// control is the user, who gets the whole picture meanwhile.
+#[tokio::test]
+async fn memory_is_bounded_under_large_pictures() {
+    let look = json!({ "path": "./shown.png" });
+    let script = Script::new().otherwise([Reply::call("request_image", look), Reply::say("Seen.")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let mut picture = web.stage.picture("shown.png");
+    let session = start_session(&mut web, "look").await;
+    web.client.until_idle(&session).await;
+    let page = wait_for("the picture on the page", async || {
+        let page = web.get(&format!("/sessions/{session}")).await;
+        page.contains("<img").then_some(page)
+    })
+    .await;
+    let source = between(&page, "<img src=\"", "\"");
+    // Codex takes none that is as large.
+    picture.resize(19_900_000, 0);
+    fs::write(web.stage.file("shown.png"), &picture).unwrap();
+
+    let token = web.run(&["token", "--read-only", "a display"]).await;
+    let crowd = join_all((0..CROWD).map(|_| begin(&web, source, &token))).await;
+    let sent = crowd.iter().filter(|(_, status)| status.ends_with("200"));
+    assert_eq!(sent.count(), PICTURES_OF_ONE);
+    let refused = crowd.iter().filter(|(_, status)| status.ends_with("503"));
+    assert_eq!(refused.count(), CROWD - PICTURES_OF_ONE);
+    let whole = web.browser("GET", source).send().await;
+    assert_eq!(whole.status, 200);
+    // Bytes that are no text are longer here.
+    assert!(whole.body.len() >= picture.len(), "{}", whole.body.len());
+    let peak = peak_kib(web.server.id().unwrap()).unwrap();
+    assert!(peak < MOST_MEMORY, "{peak}");
+    drop(crowd);
+    web.finish().await;
+}
+
+/// The inboxes have many short messages, and 25 MB of long ones.
+#[tokio::test]
+async fn memory_is_bounded_under_large_inboxes() {
+    let mut web = web().await;
+    make_team(&web.stage, &["codex", "lead", "other"]);
+    let short = json!({ "from": "codex", "text": "" });
+    put_mail(&web.stage, "lead", &vec![short; 50_000]);
+    let long = json!({ "from": "codex", "text": "x".repeat(500_000) });
+    put_mail(&web.stage, "other", &vec![long; 50]);
+    web.restart_with(&[("ATM_TEAM", "builders")]).await;
+    let token = web.run(&["token", "--read-only", "a display"]).await;
+    let list = web.request("GET", "/api/mail").bearer(&token);
+    let crowd = join_all((0..CROWD).map(|_| list.send())).await;
+    for answer in &crowd {
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let listed = crowd[0].json();
+    let [_, lead, other] = listed["members"].as_array().unwrap().as_slice() else {
+        panic!("{listed:#}");
+    };
+    assert_eq!(lead["unread"].as_array().unwrap().len(), 50);
+    assert_eq!(lead["remaining"], 49_950);
+    let why = other["error"].as_str().unwrap();
+    assert!(why.contains("at most 4194304 are read"), "{why}");
+    let peak = peak_kib(web.server.id().unwrap()).unwrap();
+    assert!(peak < MOST_MEMORY, "{peak}");
     web.finish().await;
 }
 
