@@ -5,6 +5,8 @@
 //!   …/outputDelta   ├─► one step, put again when it changes, lengthened when it grows
 //!   item/completed ─┘
 //! ```
+//!
+//! A model may give several items the same ID. Each is a step of its own, so that none is hidden.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -13,7 +15,7 @@ use host_process::logic::handshake::{SessionEvent, SessionNews};
 use serde_json::Value;
 
 use super::item::{LONGEST_TEXT, beginning, bounded, closing, kind_of, plan, text};
-use super::step::{PlanStep, Step, StepKind};
+use super::step::{PlanStep, Step, StepItem, StepKind};
 
 /// How many places there are for each event: the last one for a step that the event begins, and those
 /// before it for prompts that came before the event.
@@ -235,21 +237,46 @@ impl Conversation {
             }
             method => {
                 let delta = data["delta"].as_str()?;
-                let of = (method, text(data, "itemId"));
-                self.delta((event_number, number), event.at, of, delta)
+                let of = StepItem {
+                    turn: text(data, "turnId").to_owned(),
+                    id: text(data, "itemId").to_owned(),
+                    has_ended: false,
+                };
+                self.delta((event_number, number), event.at, (method, of), delta)
             }
         }
     }
 
     fn item(&mut self, number: u64, event: &SessionEvent, data: &Value) -> Option<Change> {
         let item = &data["item"];
-        let id = text(item, "id");
-        let earlier = self
-            .of_item(id)
-            .and_then(|position| self.steps.get(position));
-        let earlier = earlier.map(|step| step.kind.clone());
-        let kind = kind_of(item, text(data, "title"), earlier.as_ref())?;
-        Some(self.put(number, event.at, id, kind))
+        let mut kind = kind_of(item, text(data, "title"))?;
+        let of = StepItem {
+            turn: text(data, "turnId").to_owned(),
+            id: text(item, "id").to_owned(),
+            has_ended: data["method"] == "item/completed",
+        };
+        let open = self.of_item(&of, |known, step| {
+            !known.has_ended && step.can_become(&kind)
+        });
+        // The host that follows a killed one tells the ends of items again.
+        let position = match of.has_ended {
+            true => open.or_else(|| self.of_item(&of, |_, step| step.can_become(&kind))),
+            false => open,
+        };
+        let Some(step) = position.and_then(|position| self.steps.get_mut(position)) else {
+            return Some(self.push(number, event.at, Some(of), kind));
+        };
+        if let Some(text) = kind.text_mut()
+            && text.is_empty()
+        {
+            text.push_str(step.kind.text());
+        }
+        self.size = self.size - step.kind.size() + kind.size();
+        step.kind = kind;
+        if let Some(known) = &mut step.item {
+            known.has_ended = of.has_ended;
+        }
+        Some(Change::Put(step.number))
     }
 
     /// A piece of text of an item.
@@ -257,10 +284,10 @@ impl Conversation {
         &mut self,
         (event, number): (u64, u64),
         at: SystemTime,
-        (method, item): (&str, &str),
+        (method, of): (&str, StepItem),
         piece: &str,
     ) -> Option<Change> {
-        if let Some(position) = self.of_item(item) {
+        if let Some(position) = self.of_item(&of, |_, _| true) {
             self.note_growing(event, position);
             return self.append(position, piece);
         }
@@ -275,7 +302,7 @@ impl Conversation {
                 text,
             },
         };
-        let change = self.push(number, at, Some(item), kind);
+        let change = self.push(number, at, Some(of), kind);
         self.note_growing(event, self.steps.len() - 1);
         Some(change)
     }
@@ -346,34 +373,33 @@ impl Conversation {
         self.push(number, event.at, None, StepKind::End { words, failed })
     }
 
-    /// Puts the step of an item in its place, or at the end.
-    fn put(&mut self, number: u64, at: SystemTime, item: &str, kind: StepKind) -> Change {
-        match self
-            .of_item(item)
-            .and_then(|position| self.steps.get_mut(position))
-        {
-            Some(step) => {
-                self.size = self.size - step.kind.size() + kind.size();
-                step.kind = kind;
-                Change::Put(step.number)
-            }
-            None => self.push(number, at, Some(item), kind),
-        }
-    }
-
-    fn push(&mut self, number: u64, at: SystemTime, item: Option<&str>, kind: StepKind) -> Change {
+    fn push(
+        &mut self,
+        number: u64,
+        at: SystemTime,
+        item: Option<StepItem>,
+        kind: StepKind,
+    ) -> Change {
         self.size += kind.size();
         self.steps.push_back(Step {
             number,
             at,
-            item: item.map(str::to_owned),
+            item,
             kind,
         });
         Change::Put(number)
     }
 
-    fn of_item(&self, item: &str) -> Option<usize> {
-        let is_it = |step: &Step| step.item.as_deref() == Some(item);
+    /// The last step with the ID and turn of an item for which `is_it` holds.
+    fn of_item(
+        &self,
+        of: &StepItem,
+        is_it: impl Fn(&StepItem, &StepKind) -> bool,
+    ) -> Option<usize> {
+        let is_it = |step: &Step| {
+            let item = step.item.as_ref();
+            item.is_some_and(|item| item.has_id_of(of) && is_it(item, &step.kind))
+        };
         self.steps.iter().rposition(is_it)
     }
 }

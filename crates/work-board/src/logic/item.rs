@@ -8,30 +8,25 @@ use super::step::{ChangedFile, PlanStep, StepKind};
 /// The most that is shown of one text, in bytes (256 KiB).
 pub(super) const LONGEST_TEXT: usize = 256 * 1024;
 
-/// The step of an item of Codex, which began as `earlier`.
-pub(super) fn kind_of(item: &Value, title: &str, earlier: Option<&StepKind>) -> Option<StepKind> {
-    let had = earlier.map_or("", StepKind::text);
-    let text_or_had = |text: &str| match text.is_empty() {
-        true => had.to_owned(),
-        false => bounded(text),
-    };
+/// The step of an item of Codex.
+pub(super) fn kind_of(item: &Value, title: &str) -> Option<StepKind> {
     Some(match text(item, "type") {
         "userMessage" => StepKind::Prompt {
             text: bounded(&joined(&item["content"])),
         },
         "agentMessage" => StepKind::Message {
-            text: text_or_had(text(item, "text")),
+            text: bounded(text(item, "text")),
         },
         "reasoning" => {
             let thought = [&item["summary"], &item["content"]].map(joined);
             let thought = thought.into_iter().find(|text| !text.is_empty());
             StepKind::Thought {
-                text: text_or_had(&thought.unwrap_or_default()),
+                text: bounded(&thought.unwrap_or_default()),
             }
         }
         "commandExecution" => StepKind::Command {
             command: bounded(text(item, "command")),
-            text: text_or_had(text(item, "aggregatedOutput")),
+            text: bounded(text(item, "aggregatedOutput")),
             status: text(item, "status").to_owned(),
             exit_code: item["exitCode"].as_i64(),
         },
@@ -43,7 +38,7 @@ pub(super) fn kind_of(item: &Value, title: &str, earlier: Option<&StepKind>) -> 
         _ if title.is_empty() => return None,
         _ => StepKind::Other {
             title: bounded(title),
-            text: text_or_had(text(item, "text")),
+            text: bounded(text(item, "text")),
         },
     })
 }

@@ -1,5 +1,6 @@
 //! The steps of a conversation.
 
+use std::mem::discriminant;
 use std::time::SystemTime;
 
 use common::timestamp;
@@ -13,11 +14,30 @@ pub struct Step {
     /// When it began.
     #[serde(serialize_with = "timestamp::serialize")]
     pub at: SystemTime,
-    /// Codex's ID of it, where it has one.
+    /// The item of Codex that it shows, if it shows one.
     #[serde(skip)]
-    pub(super) item: Option<String>,
+    pub(super) item: Option<StepItem>,
     /// Its kind.
     pub kind: StepKind,
+}
+
+/// An item of Codex. Its ID can be one that a model has chosen, and that later items have too.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct StepItem {
+    /// The turn; empty if it is not known.
+    pub(super) turn: String,
+    /// Codex's ID of the item.
+    pub(super) id: String,
+    /// Whether Codex has reported its end.
+    pub(super) has_ended: bool,
+}
+
+impl StepItem {
+    /// Whether the ID and the turn are the same.
+    pub(super) fn has_id_of(&self, other: &Self) -> bool {
+        let is_same_turn = self.turn == other.turn || self.turn.is_empty() || other.turn.is_empty();
+        self.id == other.id && is_same_turn
+    }
 }
 
 /// The kind of a step.
@@ -128,6 +148,18 @@ impl StepKind {
             Self::Picture { path: text, .. } | Self::Question { title: text, .. } => text.len(),
             Self::End { words, .. } => words.len(),
             Self::Gap { .. } => 0,
+        }
+    }
+
+    /// Whether a later report of the same item can show it as `later`. Items with the same ID can be
+    /// in progress at the same time; a command never turns into another one.
+    pub(super) fn can_become(&self, later: &Self) -> bool {
+        match (self, later) {
+            // It consists of pieces of text, whose item was not reported yet.
+            (Self::Other { title, .. }, _) if title.is_empty() => true,
+            (Self::Command { command: one, .. }, Self::Command { command: other, .. })
+            | (Self::Picture { path: one, .. }, Self::Picture { path: other, .. }) => one == other,
+            _ => discriminant(self) == discriminant(later),
         }
     }
 

@@ -81,6 +81,98 @@ fn events_of_an_item_are_one_step() {
     assert_eq!(one.next(), 3);
 }
 
+/// A model has given all items of these turns the same ID.
+fn same_id(id: u64, turn: &str, method: &str, mut item: Value) -> SessionNews {
+    let members = item.as_object_mut().unwrap();
+    members.insert("id".to_owned(), "1".into());
+    let data = json!({ "method": method, "turnId": turn, "item": item, "title": "a step" });
+    event(id, "progress", data)
+}
+
+fn run(command: &str, status: &str) -> Value {
+    json!({ "type": "commandExecution", "command": command, "status": status })
+}
+
+fn commands(conversation: &Conversation) -> Vec<(&str, &str)> {
+    let steps = conversation.steps().filter_map(|step| match &step.kind {
+        StepKind::Command {
+            command, status, ..
+        } => Some((command.as_str(), status.as_str())),
+        _ => None,
+    });
+    steps.collect()
+}
+
+#[test]
+fn later_command_with_the_same_id_is_another_step() {
+    let mut one = Conversation::default();
+    one.take(same_id(0, "t", "item/started", run("ls", "inProgress")));
+    one.take(same_id(1, "t", "item/completed", run("ls", "completed")));
+    // The same command once more, and one whose start is not known.
+    one.take(same_id(2, "t", "item/started", run("ls", "inProgress")));
+    one.take(same_id(3, "t", "item/completed", run("ls", "failed")));
+    one.take(same_id(4, "t", "item/completed", run("id", "completed")));
+    let expected = [("ls", "completed"), ("ls", "failed"), ("id", "completed")];
+    assert_eq!(commands(&one), expected);
+}
+
+#[test]
+fn commands_with_the_same_id_run_at_the_same_time() {
+    let mut one = Conversation::default();
+    for (id, method, command, status) in [
+        (0, "item/started", "ls", "inProgress"),
+        (1, "item/started", "id", "inProgress"),
+        (2, "item/completed", "ls", "completed"),
+        (3, "item/completed", "id", "declined"),
+    ] {
+        one.take(same_id(id, "t", method, run(command, status)));
+    }
+    assert_eq!(commands(&one), [("ls", "completed"), ("id", "declined")]);
+}
+
+/// The host that follows a killed one tells the items of the turn again.
+#[test]
+fn item_that_is_told_again_is_one_step() {
+    let mut one = Conversation::default();
+    one.take(same_id(0, "t", "item/started", run("ls", "inProgress")));
+    one.begin(1000);
+    one.take(same_id(1000, "t", "item/started", run("ls", "inProgress")));
+    one.take(same_id(1001, "t", "item/completed", run("ls", "completed")));
+    one.begin(2000);
+    one.take(same_id(2000, "t", "item/completed", run("ls", "completed")));
+    assert_eq!(commands(&one), [("ls", "completed")]);
+}
+
+#[test]
+fn items_of_the_next_turn_come_after_its_prompt() {
+    let mut one = Conversation::default();
+    let message = |text: &str| json!({ "type": "agentMessage", "text": text });
+    let delta = |id: u64, turn: &str, text: &str| {
+        let data = json!({ "method": "item/agentMessage/delta", "turnId": turn,
+            "itemId": "1", "delta": text });
+        event(id, "output", data)
+    };
+    one.take(same_id(0, "t1", "item/started", message("")));
+    // The turn is interrupted before the end of the message.
+    one.take(delta(1, "t1", "first"));
+    one.take(event(2, "result", json!({ "status": "interrupted" })));
+    one.take(prompt(3, "more"));
+    one.take(delta(3, "t2", "sec"));
+    one.take(same_id(4, "t2", "item/completed", message("second")));
+    let end = StepKind::End {
+        words: "words".to_owned(),
+        failed: false,
+    };
+    let message = |text: &str| StepKind::Message {
+        text: text.to_owned(),
+    };
+    let asked = StepKind::Prompt {
+        text: "more".to_owned(),
+    };
+    let expected = [&message("first"), &end, &asked, &message("second")];
+    assert_eq!(kinds(&one), expected);
+}
+
 #[test]
 fn missing_events_are_a_gap() {
     let mut one = Conversation::default();
