@@ -491,7 +491,9 @@ impl EngineObserver for Records {
                     (AuditOutcome::Succeeded, *by, decision.as_str())
                 }
                 CloseReason::TimedOut => (AuditOutcome::TimedOut, nobody, "decline"),
-                CloseReason::TurnEnded => (AuditOutcome::Cancelled, nobody, "decline"),
+                CloseReason::TurnEnded | CloseReason::Ambiguous => {
+                    (AuditOutcome::Cancelled, nobody, "decline")
+                }
                 CloseReason::Withdrawn => (AuditOutcome::Cancelled, nobody, "none"),
             };
             self.write(&Record {

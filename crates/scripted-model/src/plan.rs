@@ -22,9 +22,14 @@ pub(crate) enum Action {
     Pause(Pause),
     Text(Text),
     EndMessage,
+    /// The ID of the next call.
+    CallId(String),
     Call(ToolCall),
     Usage(Usage),
-    Break { code: String, message: String },
+    Break {
+        code: String,
+        message: String,
+    },
     HangUp,
 }
 
@@ -83,6 +88,7 @@ pub(crate) fn plan(reply: Reply, request: &Request) -> Result<Plan, ToolError> {
                     headers,
                 });
             }
+            Step::CallId(id) => Action::CallId(id),
             Step::Call(call) => Action::Call(tool_call(call, request)?),
             Step::Pause(pause) => Action::Pause(pause),
             Step::Text(text) => Action::Text(text),

@@ -104,6 +104,7 @@ impl Playback {
             Some(Action::Pause(pause)) => self.pause = Some(pause),
             Some(Action::Text(text)) => self.text = Some(Cursor { text, sent: 0 }),
             Some(Action::EndMessage) => self.writer.end_message(),
+            Some(Action::CallId(id)) => self.writer.set_call_id(id),
             Some(Action::Call(call)) => self.writer.call(call),
             Some(Action::Usage(usage)) => self.usage = usage,
             Some(Action::Break { code, message }) => {

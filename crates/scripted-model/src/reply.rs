@@ -52,6 +52,8 @@ pub(crate) enum Step {
     Pause(Pause),
     Text(Text),
     EndMessage,
+    /// The ID of the next call.
+    CallId(String),
     Call(Call),
     Usage(Usage),
     /// Ends the response with an error event inside a healthy stream.
@@ -329,6 +331,17 @@ impl Reply {
     #[must_use]
     pub fn using(self, usage: Usage) -> Self {
         self.then(Self::of([Step::Usage(usage)]))
+    }
+
+    /// Gives all tool calls of this reply the same ID, as a model can where the
+    /// server takes over its IDs. Calls have different IDs otherwise.
+    #[must_use]
+    pub fn under_call_id(self, id: &str) -> Self {
+        Self::of(self.steps.into_iter().flat_map(|step| {
+            let is_call = matches!(step, Step::Call(_));
+            let id = is_call.then(|| Step::CallId(id.to_owned()));
+            id.into_iter().chain([step])
+        }))
     }
 
     fn calling(call: Call) -> Self {

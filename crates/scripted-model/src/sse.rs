@@ -16,6 +16,8 @@ pub(crate) struct EventWriter {
     response_id: String,
     items: usize,
     message: Option<String>,
+    /// The ID of the next call, if it is not to have one of its own.
+    call_id: Option<String>,
 }
 
 impl EventWriter {
@@ -25,6 +27,7 @@ impl EventWriter {
             response_id,
             items: 0,
             message: None,
+            call_id: None,
         };
         let created = json!({"response": {"id": writer.response_id, "status": "in_progress"}});
         writer.event("response.created", created);
@@ -63,9 +66,14 @@ impl EventWriter {
         self.finish_item(item);
     }
 
+    pub(crate) fn set_call_id(&mut self, id: String) {
+        self.call_id = Some(id);
+    }
+
     pub(crate) fn call(&mut self, call: ToolCall) {
         self.end_message();
-        let call_id = self.item_id("call");
+        let call_id = self.call_id.take();
+        let call_id = call_id.unwrap_or_else(|| self.item_id("call"));
         let item = match call {
             ToolCall::Function {
                 namespace: Some(namespace),
@@ -213,6 +221,24 @@ mod tests {
         assert_eq!(events[5]["item"]["call_id"], "call_r_1");
         assert_eq!(events[6]["response"]["usage"]["total_tokens"], 110);
         assert_eq!(writer.len(), 0);
+    }
+
+    #[test]
+    fn call_id_is_that_of_one_call() {
+        let mut writer = EventWriter::new("r".into());
+        let call = || ToolCall::Freeform {
+            name: "apply_patch".into(),
+            input: "…".into(),
+        };
+        writer.set_call_id("mine".into());
+        writer.call(call());
+        writer.call(call());
+        let events = events(&mut writer);
+        let ids: Vec<&Value> = events[1..]
+            .iter()
+            .map(|it| &it["item"]["call_id"])
+            .collect();
+        assert_eq!(ids, ["mine", "call_r_1"]);
     }
 
     #[test]

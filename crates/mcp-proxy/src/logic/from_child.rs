@@ -447,6 +447,12 @@ impl Router {
         }
         // A child that uses an ID again does not need the first answer.
         self.take_question(id);
+        if let Some(open) = self.ambiguous_question(&params, call.as_ref()) {
+            let refusal = splice::declined(id, self.refusal());
+            let mut effects = self.decline(&open, "another question has the same ID");
+            effects.push(Effect::ToChild(refusal));
+            return effects;
+        }
         let deadline = now + self.config.timeouts.approval;
         self.deadlines.set(deadline, Expiry::Question(id.clone()));
         let question = PendingQuestion {
@@ -458,6 +464,24 @@ impl Router {
         vec![Effect::ToClient(
             rewritten.unwrap_or_else(|| bytes.to_vec()),
         )]
+    }
+
+    /// The open question that shares its ID of a command with this one. The child waits for one
+    /// answer under such an ID: an answer to the first question would decide the last one. The IDs
+    /// are the model's, which can use one for two commands.
+    fn ambiguous_question(&self, params: &Value, call: Option<&RequestId>) -> Option<RequestId> {
+        let key = params.get("codex_call_id")?;
+        let thread = params.get("threadId");
+        let is_ambiguous = |open: &PendingQuestion| {
+            // Before 0.75, questions do not name their thread.
+            let same_call = thread.is_some() || open.call.as_ref() == call;
+            open.params.get("codex_call_id") == Some(key)
+                && open.params.get("threadId") == thread
+                && same_call
+        };
+        let mut open = self.questions.iter();
+        let (id, _) = open.find(|(_, question)| is_ambiguous(question))?;
+        Some(id.clone())
     }
 
     /// Removes a question that the child has withdrawn.

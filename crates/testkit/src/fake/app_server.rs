@@ -243,8 +243,8 @@ impl Dialect for AppServerDialect {
             return;
         }
         fill(params, [("threadId", &call.thread), ("turnId", &call.turn)]);
-        if params.get("command").is_some() {
-            let item = format!("{}-command", call.turn);
+        if let Some(command) = params.get("command") {
+            let item = format!("{}-{command}", call.turn);
             fill(params, [("itemId", &item), ("cwd", &directory(call))]);
         }
     }

@@ -280,7 +280,7 @@ impl Question {
                 "message": format!("Allow Codex to run `{command}`?"),
                 "requestedSchema": {"type": "object", "properties": {}},
                 "codex_elicitation": "exec-approval",
-                "codex_call_id": "call-1",
+                "codex_call_id": format!("call-{command}"),
                 "codex_command": ["/bin/sh", "-c", command],
                 "codex_cwd": "/",
                 "codex_parsed_cmd": [{"type": "unknown", "cmd": command}],

@@ -22,6 +22,8 @@ enum Resolution<'a> {
     TimedOut,
     /// It was declined because the turn is to end.
     TurnEnded,
+    /// It was declined because Codex could apply its answer to another open question.
+    Ambiguous,
     /// Codex needs no answer any more.
     Resolved,
 }
@@ -61,6 +63,8 @@ pub enum CloseReason {
     TimedOut,
     /// The turn was to end, so it was declined.
     TurnEnded,
+    /// Codex could apply its answer to another open question, so it was declined.
+    Ambiguous,
     /// Codex needs no answer any more.
     Withdrawn,
 }
@@ -74,6 +78,7 @@ impl From<&Resolution<'_>> for CloseReason {
             Resolution::Decided(by, decision, _) => Self::Decided(*by, decision.name().to_owned()),
             Resolution::TimedOut => Self::TimedOut,
             Resolution::TurnEnded => Self::TurnEnded,
+            Resolution::Ambiguous => Self::Ambiguous,
             Resolution::Resolved => Self::Withdrawn,
         }
     }
@@ -81,7 +86,8 @@ impl From<&Resolution<'_>> for CloseReason {
 
 impl Session {
     /// Handles a question of Codex's. Outside of a turn, and in one that is being
-    /// interrupted, it is declined at once.
+    /// interrupted, it is declined at once. So is a question whose answer Codex could apply to
+    /// another open question, together with that question.
     pub fn on_question(&mut self, asked: IncomingQuestion, now: Now) -> Vec<Effect> {
         let IncomingQuestion {
             id,
@@ -118,11 +124,31 @@ impl Session {
             expires: now.wall + unseen + approval,
         };
         self.write(now, EventType::ApprovalRequest, action.event_data());
+        let mut ambiguous = self.take_ambiguous(&action);
+        if !ambiguous.is_empty() {
+            ambiguous.push(action);
+            return self.decline_each(ambiguous, &Resolution::Ambiguous, now);
+        }
         if !is_repeated {
             self.alert_of_question(&action);
         }
         self.actions.push(action);
         Vec::new()
+    }
+
+    /// Takes the open questions that share the key of an answer with this one. Codex waits for one
+    /// answer under a key: an answer to the first question would decide the last one. The keys are
+    /// the model's, which can use one for two commands.
+    fn take_ambiguous(&mut self, asked: &Action) -> Vec<Action> {
+        let Some(key) = asked.answer_key() else {
+            return Vec::new();
+        };
+        let is_ambiguous = |open: &mut Action| {
+            open.request != asked.request
+                && open.thread == asked.thread
+                && open.answer_key() == Some(key)
+        };
+        self.actions.extract_if(.., is_ambiguous).collect()
     }
 
     /// Answers an open question for the client, with an optional note for the log.
@@ -319,6 +345,11 @@ impl Session {
                 "decision": "decline",
                 "message": "the turn was to end, so it was declined",
             }),
+            Resolution::Ambiguous => json!({
+                "decision": "decline",
+                "message": "Codex asked two questions with the same ID and could confuse the \
+                    answers, so both were declined",
+            }),
             Resolution::Resolved => json!({
                 "decision": "cancel",
                 "message": "Codex needs no answer any more",
@@ -329,6 +360,15 @@ impl Session {
 }
 
 impl Action {
+    /// The key under which Codex waits for the answer, unique in a thread if the model obeys.
+    /// Codex does not send that of an MCP server's question.
+    fn answer_key(&self) -> Option<&str> {
+        match &self.ask {
+            Ask::Command(asked) => Some(asked.approval_id.as_deref().unwrap_or(&asked.item_id)),
+            _ => self.item_id(),
+        }
+    }
+
     fn show_to(&mut self, audience: Audience, approval: Duration, now: Now) {
         self.audience = audience;
         self.deadline = now.instant + approval;

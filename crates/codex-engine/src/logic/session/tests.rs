@@ -232,7 +232,7 @@ impl World {
             }
             Event::Delta => self.receive_delta("m", "par"),
             Event::Message => self.receive_message("m", "whole"),
-            Event::Asked => self.ask(command()),
+            Event::Asked => self.ask(command(&format!("step-{}", self.asked + 1))),
             Event::Resolved => {
                 let params = json!({"threadId": "t", "requestId": self.asked});
                 self.receive("serverRequest/resolved", params)
@@ -305,8 +305,10 @@ impl World {
     }
 }
 
-fn command() -> Ask {
+/// A question about a command that is this step.
+fn command(item: &str) -> Ask {
     Ask::Command(CommandApproval {
+        item_id: item.to_owned(),
         command: Some("touch x".into()),
         ..CommandApproval::default()
     })

@@ -19,6 +19,7 @@ mod pipes;
 mod planted;
 mod questions;
 mod recommended_commands;
+mod repeated_call_ids;
 mod replaced_directory;
 mod repository;
 mod resumed_jobs;

@@ -249,7 +249,7 @@ impl MemoryServer {
 
     async fn ask_as(&mut self, id: i64) {
         let params = json!({
-            "threadId": THREAD, "turnId": "turn", "itemId": "c",
+            "threadId": THREAD, "turnId": "turn", "itemId": format!("c{id}"),
             "command": "touch x", "cwd": "/repo",
         });
         let method = "item/commandExecution/requestApproval";

@@ -116,7 +116,7 @@ impl Sessions {
 
     /// Codex asks whether a command may run.
     pub(super) async fn ask(&mut self, number: u32, id: i64) {
-        let params = json!({"threadId": thread(number), "turnId": "turn", "itemId": "c",
+        let params = json!({"threadId": thread(number), "turnId": "turn", "itemId": format!("c{id}"),
             "command": "touch x", "cwd": "/repo"});
         let method = "item/commandExecution/requestApproval";
         let question = json!({"id": id, "method": method, "params": params});

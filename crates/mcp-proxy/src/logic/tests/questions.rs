@@ -162,3 +162,57 @@ fn question_withdrawn_by_the_child_is_closed() {
     assert_eq!(harness.child(&cancelled(0)), [to_client(&cancelled(0))]);
     assert_eq!(harness.later(LIMITS.approval), []);
 }
+
+/// A question about the command that the child calls `command`.
+fn command_question(id: i64, call: i64, thread: &str, command: &str) -> Value {
+    let mut asked = question(id, call, thread);
+    asked["params"]["codex_call_id"] = command.into();
+    asked
+}
+
+#[test]
+fn questions_that_codex_could_confuse_are_declined() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    harness.call(5);
+    for (id, command) in [(0, "a"), (1, "b")] {
+        let asked = command_question(id, 5, "t", command);
+        assert_eq!(harness.child(&asked), [to_client(&asked)]);
+    }
+    let effects = harness.child(&command_question(2, 5, "t", "a"));
+    let [
+        Effect::ToChild(first),
+        Effect::ToClient(withdrawn),
+        Effect::ToChild(second),
+    ] = effects.as_slice()
+    else {
+        panic!("{effects:?}");
+    };
+    for (id, declined) in [(0, first), (2, second)] {
+        let declined = parsed(declined);
+        assert_eq!(declined["id"], id);
+        assert_eq!(declined["result"]["action"], "decline");
+    }
+    assert_eq!(parsed(withdrawn)["params"]["requestId"], 0);
+    assert_eq!(harness.router.counts().questions, 1);
+    // The call goes on.
+    let done = answered(5, "t");
+    let effects = harness.child(&done);
+    assert_eq!(effects.last(), Some(&to_client(&done)));
+}
+
+#[test]
+fn questions_that_codex_can_tell_apart_are_passed_on() {
+    let mut harness = Harness::initialized("0.153.4", &elicits());
+    for (call, thread) in [(5, "t"), (6, "u")] {
+        harness.call(call);
+        harness.child(&event(call, thread, &json!({"type": "task_started"})));
+    }
+    for (id, call, thread, command) in [(0, 5, "t", "a"), (1, 6, "u", "a"), (2, 5, "t", "b")] {
+        let asked = command_question(id, call, thread, command);
+        assert_eq!(harness.child(&asked), [to_client(&asked)], "{id}");
+    }
+    // The child asks again under an ID whose answer it no longer needs.
+    let again = command_question(0, 5, "t", "a");
+    assert_eq!(harness.child(&again), [to_client(&again)]);
+    assert_eq!(harness.router.counts().questions, 3);
+}

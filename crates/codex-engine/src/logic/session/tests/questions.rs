@@ -64,7 +64,7 @@ fn question_of_a_subagent_is_declined_when_the_turn_ends() {
     for event in [Event::Completed, Event::CutOff] {
         let mut world = World::running();
         world.apply(Event::Asked);
-        world.ask_in("child", command());
+        world.ask_in("child", command("step-1"));
         let (effects, _) = world.apply(event);
         let effects: Vec<String> = effects.iter().map(effect_words).collect();
         assert_eq!(effects, [r#"answer 2 with {"decision":"decline"}"#]);
@@ -72,6 +72,105 @@ fn question_of_a_subagent_is_declined_when_the_turn_ends() {
         let decisions: Vec<&Value> = closed.iter().map(|data| &data["decision"]).collect();
         assert_eq!(json!(decisions), json!(["cancel", "decline"]));
     }
+}
+
+/// A question about this step, with an ID of its own if Codex asks several questions about it.
+fn command_with(item: &str, approval: Option<&str>) -> Ask {
+    Ask::Command(CommandApproval {
+        item_id: item.to_owned(),
+        approval_id: approval.map(str::to_owned),
+        ..CommandApproval::default()
+    })
+}
+
+fn open_questions(world: &World) -> Vec<&str> {
+    let open = world.session.actions().iter();
+    open.map(|action| action.id.0.as_str()).collect()
+}
+
+#[test]
+fn questions_that_codex_could_confuse_are_declined() {
+    let change = Ask::FileChange(FileChangeApproval {
+        item_id: "step".into(),
+        ..FileChangeApproval::default()
+    });
+    let empty = || command_with("", None);
+    let first = || command_with("step", None);
+    let other_step = || command_with("another", Some("step"));
+    for (first, second) in [
+        (first(), first()),
+        (first(), change),
+        (empty(), empty()),
+        (first(), other_step()),
+    ] {
+        let mut world = World::running();
+        world.ask(first);
+        world.apply(Event::Asked);
+        drop(world.session.take_alerts());
+        let effects = world.ask(second);
+        let words: Vec<String> = effects.iter().map(effect_words).collect();
+        let decline = |request| format!(r#"answer {request} with {{"decision":"decline"}}"#);
+        assert_eq!(words, [decline(1), decline(3)]);
+        assert_eq!(open_questions(&world), ["req_2"]);
+        assert_eq!(world.session.take_alerts(), []);
+        let closed = world.session.take_closed();
+        assert!(
+            closed
+                .iter()
+                .all(|closed| closed.reason == CloseReason::Ambiguous)
+        );
+        let data = world.event_data("approval_result");
+        let closed: Vec<&Value> = data.iter().map(|data| &data["requestId"]).collect();
+        assert_eq!(closed, ["req_1", "req_3"]);
+        for id in ["req_1", "req_3"] {
+            let id = ActionId(id.into());
+            let late = world
+                .session
+                .decide(&id, &Decision::Accept, None, world.now);
+            let Err(DecisionRefused::Closed(words)) = &late else {
+                panic!("{late:?}");
+            };
+            assert!(words.contains("with the same ID"), "{words}");
+        }
+    }
+}
+
+#[test]
+fn questions_that_codex_can_tell_apart_stay_open() {
+    let mut world = World::running();
+    world.ask(command_with("step", None));
+    world.ask(command_with("step", Some("one")));
+    world.ask(command_with("step", Some("two")));
+    world.ask_in("child", command_with("step", None));
+    assert_eq!(open_questions(&world), ["req_1", "req_2", "req_3", "req_4"]);
+    // The next question about a step comes after the answer to the previous one.
+    world.apply(Event::Accept);
+    world.ask(command_with("step", None));
+    assert_eq!(open_questions(&world), ["req_2", "req_3", "req_4", "req_5"]);
+    assert_eq!(world.event_data("approval_result").len(), 1);
+}
+
+#[test]
+fn question_that_codex_repeats_stays_open() {
+    let ask = |world: &mut World, id: &str| {
+        let asked = IncomingQuestion {
+            id: ActionId(id.to_owned()),
+            request: RequestId::Number(1),
+            thread: "t".to_owned(),
+            ask: command("step"),
+            params: json!({}),
+        };
+        world.session.on_question(asked, world.now)
+    };
+    let mut world = World::running();
+    assert_eq!(ask(&mut world, "req_1"), []);
+    let record = world.session.record().unwrap();
+    world.session = Session::restored("t", TIMEOUTS, record, world.now);
+    assert_eq!(ask(&mut world, "req_2"), []);
+    assert_eq!(open_questions(&world), ["req_1"]);
+    // Codex repeats it to a process that has it, too, if that resumes the thread.
+    assert_eq!(ask(&mut world, "req_3"), []);
+    assert_eq!(world.event_data("approval_result"), Vec::<Value>::new());
 }
 
 #[test]
@@ -95,11 +194,11 @@ fn approval_result_carries_the_answer_and_the_note() {
     }
     world.apply(Event::TimePasses);
     let expected = [
-        json!({"requestId": "req_1", "kind": "command", "itemId": "", "decision": "decline",
+        json!({"requestId": "req_1", "kind": "command", "itemId": "step-1", "decision": "decline",
             "decidedBy": "client", "denyMessage": "too risky"}),
         json!({"requestId": "req_2", "kind": "user_input", "itemId": "step", "decision": "accept",
             "decidedBy": "client", "answers": {"q": {"answers": ["yes"]}}}),
-        json!({"requestId": "req_3", "kind": "command", "itemId": "", "decision": "decline",
+        json!({"requestId": "req_3", "kind": "command", "itemId": "step-3", "decision": "decline",
             "timeout": true, "message": "nobody answered in time, so it was declined"}),
     ];
     assert_eq!(world.event_data("approval_result"), expected);

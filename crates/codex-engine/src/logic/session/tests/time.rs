@@ -46,7 +46,7 @@ fn question_times_out_and_is_declined() {
 #[test]
 fn question_timeout_starts_when_it_is_first_shown() {
     let mut world = World::running();
-    world.ask_unseen(command());
+    world.ask_unseen(command("step"));
     let asked = world.now.instant;
     let unseen = TIMEOUTS.poll_interval() + TIMEOUTS.approval;
     assert_eq!(world.session.next_deadline(), Some(asked + unseen));
@@ -66,7 +66,7 @@ fn question_timeout_starts_when_it_is_first_shown() {
 #[test]
 fn unseen_question_times_out_and_is_declined() {
     let mut world = World::running();
-    world.ask_unseen(command());
+    world.ask_unseen(command("step"));
     let unseen = TIMEOUTS.poll_interval() + TIMEOUTS.approval;
     assert_eq!(world.tick_after(unseen - SECOND), []);
     assert_eq!(world.tick_after(SECOND).len(), 1);
