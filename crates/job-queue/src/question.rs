@@ -1,10 +1,8 @@
 //! Codex's questions in jobs: how they are stored, and shown as JSON.
 
-use std::borrow::Cow;
-
 use codex_engine::command::OpenQuestion;
 use codex_engine::logic::action::{self, ActionKind, Decision};
-use codex_engine::logic::approval_text;
+use codex_engine::logic::approval_text::{self, ShortenedValue};
 use codex_engine::logic::form::{self, Field};
 use codex_engine::logic::progress::without_shell;
 use codex_protocol::codex::Ask;
@@ -16,8 +14,8 @@ use settings::bounds::Bound;
 
 use super::store::{NewQuestion, Origin, Question};
 
-/// The limit of a question's details, in bytes of JSON. The text of the question has the
-/// essentials in less than 4 KiB.
+/// The limit of a question's details, and of the values that its text shortens, in bytes of JSON.
+/// The text of the question has the essentials in less than 4 KiB.
 pub const MOST_DETAILS: usize = 256 * 1024;
 
 /// The limit of the fields of a question, and of its decisions, in bytes of JSON. A question beyond
@@ -65,6 +63,9 @@ pub struct StoredQuestion {
     /// The details, as sessions show them; `None` if they are too long.
     #[serde(default)]
     pub details: Option<Map<String, Value>>,
+    /// The values that the text shortens, except the command, which is in the details.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened: Vec<ShortenedValue>,
 }
 
 /// An open question with its ID, in the form in which hosts report questions of their sessions.
@@ -107,9 +108,19 @@ fn details(open: &OpenQuestion) -> Option<Map<String, Value>> {
     if let Ask::McpElicitation(asked) = &open.ask
         && let Some(arguments) = asked.meta.as_ref().and_then(|meta| meta.get("tool_params"))
     {
-        details.insert(ARGUMENTS.to_owned(), arguments.clone());
+        details.insert("arguments".to_owned(), arguments.clone());
     }
     (size(&details) <= MOST_DETAILS).then_some(details)
+}
+
+/// The details, and the values that the text shortens; `None` if there are too many to be shown
+/// completely.
+fn parts(open: &OpenQuestion) -> Option<(Map<String, Value>, Vec<ShortenedValue>)> {
+    let details = details(open)?;
+    let mut shortened = approval_text::shortened_values(&open.ask);
+    let command = details.get("command");
+    shortened.retain(|value| command.is_none_or(|command| *command != value.text));
+    (size(&shortened) <= MOST_DETAILS).then_some((details, shortened))
 }
 
 fn size(value: &impl Serialize) -> usize {
@@ -124,18 +135,15 @@ fn is_rule(decision: &Decision) -> bool {
     )
 }
 
-/// The detail with the arguments of a tool.
-const ARGUMENTS: &str = "arguments";
-
 /// A part of what is asked, in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WholePart<'a> {
-    /// A text of the request: the command, or a detail such as the arguments of a tool.
+    /// A text of the request: the command, or another value that the text shortens.
     Text {
         /// What it is.
-        label: &'static str,
+        label: &'a str,
         /// The text.
-        text: Cow<'a, str>,
+        text: &'a str,
     },
     /// A file that would be changed.
     Change(WholeChange<'a>),
@@ -153,14 +161,6 @@ pub struct WholeChange<'a> {
     /// The unified diff, or the contents of a file that is added or deleted.
     pub diff: &'a str,
 }
-
-/// The details that are shown in full only if the text of the question does not have all of them.
-const REST: [(&str, &str); 4] = [
-    (ARGUMENTS, "Arguments"),
-    ("permissions", "Permissions"),
-    ("message", "Question (the server's words)"),
-    ("reason", "Reason (Codex's words)"),
-];
 
 impl<'a> WholeChange<'a> {
     /// Reads a change in the current form, or in the form of the first protocol, which has the path
@@ -193,13 +193,15 @@ impl StoredQuestion {
         if size(&fields) > MOST_OFFERED {
             fields.clear();
         }
+        let (details, shortened) = parts(open).unzip();
         Self {
             kind: ActionKind::from(&open.ask),
             text: approval_text::question(&open.ask),
             decisions,
             fields,
             expires_at: timestamp(open.expires),
-            details: details(open),
+            details,
+            shortened: shortened.unwrap_or_default(),
         }
     }
 
@@ -209,11 +211,12 @@ impl StoredQuestion {
         self.decisions.retain(|one| !is_rule(one));
         self.fields.clear();
         self.details = None;
+        self.shortened.clear();
         self
     }
 
     /// The full content of the request where the text may leave a part out: the command, the file
-    /// changes, and the details of a shortened text.
+    /// changes, and the values that the text shortens.
     #[must_use]
     pub fn whole(&self) -> Vec<WholePart<'_>> {
         let Some(details) = &self.details else {
@@ -222,18 +225,18 @@ impl StoredQuestion {
         let command = details.get("command").and_then(Value::as_str);
         let command = command.map(|command| WholePart::Text {
             label: "Command",
-            text: command.into(),
+            text: command,
         });
-        let rest = REST.iter().filter(|_| self.is_shortened());
-        let rest = rest.filter_map(|&(key, label)| {
-            let text = match details.get(key)? {
-                Value::String(text) => text.into(),
-                value => Cow::Owned(serde_json::to_string_pretty(value).ok()?),
-            };
-            Some(WholePart::Text { label, text })
+        let shortened = self.shortened.iter().map(|value| WholePart::Text {
+            label: &value.label,
+            text: &value.text,
         });
         let changes = self.changes().into_iter().map(WholePart::Change);
-        command.into_iter().chain(changes).chain(rest).collect()
+        command
+            .into_iter()
+            .chain(changes)
+            .chain(shortened)
+            .collect()
     }
 
     /// The changes of files that it asks about.
@@ -416,7 +419,7 @@ mod tests {
         assert!(!stored.decisions.iter().any(is_rule));
         for open in [preset, form_question(&named(300)), command] {
             let stored = StoredQuestion::new(&open, false);
-            assert!(size(&stored) < 2 * MOST_OFFERED + MOST_DETAILS);
+            assert!(size(&stored) < 2 * MOST_OFFERED + 2 * MOST_DETAILS);
             assert!(size(&stored.shortest()) < 16 * 1024);
         }
     }
@@ -448,8 +451,7 @@ mod tests {
         let command = "x\n".repeat(1000);
         let asked = StoredQuestion::new(&open(&command), false);
         assert!(asked.is_shortened());
-        let text = command.into();
-        let label = "Command";
+        let (label, text) = ("Command", command.as_str());
         assert_eq!(asked.whole(), [WholePart::Text { label, text }]);
     }
 
@@ -471,6 +473,44 @@ mod tests {
             assert_eq!(asked.changes(), [expected]);
             assert_eq!(asked.whole(), [WholePart::Change(expected)]);
         }
+    }
+
+    #[test]
+    fn permissions_of_a_command_are_whole_where_the_text_is_shortened() {
+        let mut directories: Vec<String> =
+            (0..24).map(|number| format!("/build/{number}")).collect();
+        directories.insert(12, "/home/me/.ssh".to_owned());
+        let permissions = json!({ "fileSystem": { "write": directories } });
+        let mut open = open("make");
+        open.ask = Ask::Command(CommandApproval {
+            command: Some("make".to_owned()),
+            additional_permissions: Some(permissions),
+            ..CommandApproval::default()
+        });
+        let asked = StoredQuestion::new(&open, false);
+        assert!(asked.is_shortened() && !asked.text.contains(".ssh"));
+        let whole = asked.whole();
+        let [_, WholePart::Text { label, text }] = whole.as_slice() else {
+            panic!("{whole:?}");
+        };
+        assert_eq!(*label, "Permissions");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 25);
+        assert_eq!(lines[12], "write /home/me/.ssh");
+        assert_eq!(read(&new_question(&open, None)), asked);
+    }
+
+    #[test]
+    fn details_that_are_too_long_are_all_left_out() {
+        let mut open = open("ls");
+        open.ask = Ask::Command(CommandApproval {
+            command: Some("ls".to_owned()),
+            cwd: Some("x".repeat(MOST_DETAILS)),
+            ..CommandApproval::default()
+        });
+        let asked = StoredQuestion::new(&open, false);
+        assert_eq!((asked.details.as_ref(), asked.shortened.len()), (None, 0));
+        assert_eq!(asked.whole(), []);
     }
 
     #[test]

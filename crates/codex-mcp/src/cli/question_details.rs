@@ -11,7 +11,7 @@ pub(super) fn left_out(question: &StoredQuestion) -> Vec<String> {
         match part {
             WholePart::Text { .. } if !question.is_shortened() => {}
             WholePart::Text { label, text } => {
-                push(&mut lines, &format!("{label}, in full:"), &text);
+                push(&mut lines, &format!("{label}, in full:"), text);
             }
             WholePart::Change(change) => {
                 let to = change.moved_to.map(|to| format!(" to {to}"));

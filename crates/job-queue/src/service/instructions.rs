@@ -516,6 +516,7 @@ mod tests {
             fields: fields.iter().map(|&field| Field::named(field)).collect(),
             expires_at: String::new(),
             details: None,
+            shortened: Vec::new(),
         }
     }
 

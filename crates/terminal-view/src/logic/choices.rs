@@ -2,6 +2,7 @@
 
 use codex_engine::logic::action::{ActionKind, Decision};
 use codex_engine::logic::form::{Field, FieldKind};
+use common::text::visible_line;
 use work_board::{StoredQuestion, WholeChange, WholePart, decision_label};
 
 use super::rows::{self, ASKING, DIM, GOOD, INPUT, PLAIN, Row, TITLE, gap, push};
@@ -81,8 +82,13 @@ fn push_whole(rows: &mut Vec<Row>, question: &StoredQuestion) {
         gap(rows);
         match part {
             WholePart::Text { label, text } => {
-                push(rows, TITLE, "", &format!("{label}, in full:"));
-                push(rows, INPUT, "  ", &text);
+                push(
+                    rows,
+                    TITLE,
+                    "",
+                    &format!("{}, in full:", visible_line(label)),
+                );
+                push(rows, INPUT, "  ", text);
             }
             WholePart::Change(change) => push_change(rows, change),
         }

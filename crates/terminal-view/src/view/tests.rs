@@ -58,6 +58,7 @@ fn asking_to(run: &str) -> Work {
         fields: Vec::new(),
         expires_at: String::new(),
         details: Some(Map::new()),
+        shortened: Vec::new(),
     };
     Work {
         questions: vec![NamedQuestion {

@@ -73,7 +73,7 @@ fn whole(id: &str, question: &StoredQuestion) -> Markup {
 
 fn labelled(id: &str, label: &str, text: &str) -> Markup {
     html! {
-        p.label id=(id) { (label) ", in full" }
+        p.label id=(id) { (visible_line(label)) ", in full" }
         pre.output tabindex="0" role="group" aria-labelledby=(id) { (foreign(text)) }
     }
 }
@@ -138,6 +138,7 @@ fn class(decision: &Decision) -> &'static str {
 #[cfg(test)]
 mod tests {
     use codex_engine::logic::action::ActionKind;
+    use codex_engine::logic::approval_text::ShortenedValue;
     use codex_engine::logic::form::Field;
     use serde_json::{Value, json};
 
@@ -155,6 +156,7 @@ mod tests {
             fields: vec![Field::named("\"><img src=x>")],
             expires_at: "2026-11-23T14:05:09.000Z".to_owned(),
             details: None,
+            shortened: Vec::new(),
         }
     }
 
@@ -173,8 +175,13 @@ mod tests {
     fn markup_and_hidden_characters_stay_text() {
         let change = json!({ "path": "<img>\u{202e}", "kind": { "type": "<b>" }, "diff": "<b>" });
         let details = json!({ "command": "<script>\u{202e}", "changes": [change] });
+        let mut asked = with_details(details);
+        asked.shortened = vec![ShortenedValue {
+            label: "<b>\u{202e}".to_owned(),
+            text: "<b>\u{202e}".to_owned(),
+        }];
         for extent in [Extent::Text, Extent::Whole] {
-            let html = shown(Scope::Decide, &with_details(details.clone()), extent);
+            let html = shown(Scope::Decide, &asked, extent);
             for forbidden in ["<script", "<b>", "<img", "\u{202e}", "q\"\""] {
                 assert!(!html.contains(forbidden), "{forbidden}: {html}");
             }

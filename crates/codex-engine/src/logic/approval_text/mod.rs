@@ -17,7 +17,8 @@ use codex_protocol::codex::{
     LegacyPatchApproval, McpElicitation, PermissionsApproval, Question, UserInputRequest,
 };
 use common::secrets::mask;
-use common::text::one_line;
+use common::text::{one_line, visible_line};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::logic::action::Decision;
@@ -38,6 +39,9 @@ const CHOICE_LIMIT: usize = 160;
 
 /// The end of each mark that stands for omitted text.
 const LEFT_OUT: &str = " left out …";
+
+/// The label of the number of questions beyond [`MAX_QUESTIONS`].
+const NOT_SHOWN: &str = "Not shown";
 
 /// The label of a reason. Codex tells the model to give one; nobody verifies it.
 const REASON: &str = "Reason (Codex's words)";
@@ -60,6 +64,25 @@ pub fn masked_question(ask: &Ask) -> String {
     text(ask).finish(mask)
 }
 
+/// A value that the text of a question does not show completely.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortenedValue {
+    /// Its label in the text.
+    pub label: String,
+    /// The whole value. A list has a line for each of its entries.
+    pub text: String,
+}
+
+/// The values that the [`question`] does not show completely.
+#[must_use]
+pub fn shortened_values(ask: &Ask) -> Vec<ShortenedValue> {
+    let text = match ask {
+        Ask::UserInput(asked) => user_input(asked, asked.questions.len()),
+        _ => text(ask),
+    };
+    text.shortened()
+}
+
 fn text(ask: &Ask) -> Text {
     match ask {
         Ask::Command(asked) => command(asked),
@@ -69,7 +92,7 @@ fn text(ask: &Ask) -> Text {
         Ask::Permissions(asked) => permissions(asked),
         Ask::McpElicitation(asked) if asked.is_tool_approval() => tool_call(asked),
         Ask::McpElicitation(asked) => elicitation(asked),
-        Ask::UserInput(asked) => user_input(asked),
+        Ask::UserInput(asked) => user_input(asked, MAX_QUESTIONS),
     }
 }
 
@@ -79,7 +102,8 @@ fn text(ask: &Ask) -> Text {
 pub fn is_shortened(question: &str) -> bool {
     // A mark is broken into lines as the rest is.
     let unbroken = question.replace(&format!("\n{CONTINUED}"), "");
-    unbroken.contains(LEFT_OUT)
+    let has_more = |line: &str| line.starts_with(&format!("{NOT_SHOWN}: "));
+    unbroken.contains(LEFT_OUT) || unbroken.lines().any(has_more)
 }
 
 /// The text of a decision, for the person who chooses one.
@@ -106,9 +130,22 @@ struct Text {
 struct LabelledValue {
     label: &'static str,
     value: String,
+    /// The value in the form in which it is shown completely, if that is another one.
+    whole: Option<String>,
     /// The most lines that it takes.
     lines: usize,
     quoting: Quoting,
+}
+
+impl LabelledValue {
+    fn shown(&self, value: &str) -> Vec<String> {
+        let field = Field {
+            label: self.label,
+            lines: self.lines,
+            quoting: self.quoting,
+        };
+        field.lines(value)
+    }
 }
 
 impl Text {
@@ -132,6 +169,34 @@ impl Text {
         }
     }
 
+    /// Adds a list, if it has entries.
+    fn list(self, label: &'static str, entries: &[String], separator: &str, lines: usize) -> Self {
+        if entries.is_empty() {
+            return self;
+        }
+        let whole: Vec<Cow<'_, str>> = entries.iter().map(|entry| visible_line(entry)).collect();
+        self.field(label, &entries.join(separator), lines)
+            .last_in_full(whole.join("\n"))
+    }
+
+    /// Adds JSON, if there is some.
+    fn json(self, label: &'static str, value: Option<&Value>, lines: usize) -> Self {
+        match value {
+            Some(value) => self
+                .field(label, &value.to_string(), lines)
+                .last_in_full(format!("{value:#}")),
+            None => self,
+        }
+    }
+
+    /// Gives the last value the form in which it is shown completely.
+    fn last_in_full(mut self, whole: String) -> Self {
+        if let Some(last) = self.values.last_mut() {
+            last.whole = Some(whole);
+        }
+        self
+    }
+
     /// Adds a statement by Codex or a server, in quotes.
     fn words(self, label: &'static str, words: Option<&str>, lines: usize) -> Self {
         match words {
@@ -144,6 +209,7 @@ impl Text {
         self.values.push(LabelledValue {
             label,
             value: value.to_owned(),
+            whole: None,
             lines,
             quoting,
         });
@@ -155,12 +221,7 @@ impl Text {
     fn finish(self, shown: impl Fn(&str) -> Cow<'_, str>) -> String {
         let mut all = vec![self.head];
         for value in &self.values {
-            let field = Field {
-                label: value.label,
-                lines: value.lines,
-                quoting: value.quoting,
-            };
-            all.extend(field.lines(&shown(&value.value)));
+            all.extend(value.shown(&shown(&value.value)));
         }
         if all.len() > MAX_LINES {
             let more = all.len() - MAX_LINES + 1;
@@ -168,6 +229,33 @@ impl Text {
             all.push(format!("… {more} more lines{LEFT_OUT}"));
         }
         all.join("\n")
+    }
+
+    /// The values of which [`finish`](Self::finish) leaves out a part.
+    fn shortened(self) -> Vec<ShortenedValue> {
+        let lines = |value: &LabelledValue| value.shown(&value.value);
+        let all = 1 + self
+            .values
+            .iter()
+            .map(|one| lines(one).len())
+            .sum::<usize>();
+        let kept = match all > MAX_LINES {
+            true => MAX_LINES - 1,
+            false => MAX_LINES,
+        };
+        let mut used = 1;
+        let is_cut = |value: &LabelledValue| {
+            let lines = lines(value);
+            used += lines.len();
+            used > kept || is_shortened(&lines.join("\n"))
+        };
+        let shortened = self.values.into_iter().filter(is_cut);
+        shortened
+            .map(|value| ShortenedValue {
+                label: value.label.to_owned(),
+                text: value.whole.unwrap_or(value.value),
+            })
+            .collect()
     }
 }
 
@@ -188,20 +276,14 @@ fn command(asked: &CommandApproval) -> Text {
         && asked.network_approval_context.is_none();
     let rule = asked.proposed_execpolicy_amendment.as_deref();
     let hosts = asked.proposed_network_policy_amendments.as_deref();
+    let permissions = asked.additional_permissions.as_ref();
+    let permissions = permissions.map(permissions::in_words).unwrap_or_default();
     Text::asking(head)
         .maybe(label, asked.command.as_deref(), 5)
         .maybe("Sandbox", is_plain.then_some(OUTSIDE), 1)
         .maybe("Directory", asked.cwd.as_deref(), 2)
         .maybe("Environment", asked.environment_id.as_deref(), 1)
-        .maybe(
-            "Permissions",
-            asked
-                .additional_permissions
-                .as_ref()
-                .map(permissions::in_words)
-                .as_deref(),
-            3,
-        )
+        .list("Permissions", &permissions, "; ", 3)
         .maybe(
             "Network",
             asked
@@ -294,16 +376,20 @@ fn change(files: &[String], root: Option<&str>, reason: Option<&str>) -> Text {
         1 => "Codex wants to change a file.".to_owned(),
         count => format!("Codex wants to change {count} files."),
     };
-    let files = (!files.is_empty()).then(|| files.join(", "));
     Text::asking(&count)
-        .maybe("Files", files.as_deref(), 8)
+        .list("Files", files, ", ", 8)
         .maybe("Writable from now on", root, 3)
         .words(REASON, reason, 3)
 }
 
 fn permissions(asked: &PermissionsApproval) -> Text {
     Text::asking("Codex wants more permissions.")
-        .field("Permissions", &permissions::in_words(&asked.permissions), 8)
+        .list(
+            "Permissions",
+            &permissions::in_words(&asked.permissions),
+            "; ",
+            8,
+        )
         .maybe("Directory", asked.cwd.as_deref(), 2)
         .maybe("Environment", asked.environment_id.as_deref(), 1)
         .words(REASON, asked.reason.as_deref(), 3)
@@ -313,11 +399,10 @@ fn permissions(asked: &PermissionsApproval) -> Text {
 fn tool_call(asked: &McpElicitation) -> Text {
     let meta = |key| asked.meta.as_ref().and_then(|meta| meta.get(key));
     let tool = meta("tool_name").or_else(|| meta("tool_title"));
-    let arguments = meta("tool_params").map(Value::to_string);
     Text::asking("Codex wants to call a tool of an MCP server.")
         .field("Server", &asked.server_name, 1)
         .maybe("Tool", tool.and_then(Value::as_str), 1)
-        .maybe("Arguments", arguments.as_deref(), 6)
+        .json("Arguments", meta("tool_params"), 6)
         .words("Question (Codex's words)", Some(&asked.message), 3)
 }
 
@@ -329,21 +414,22 @@ fn elicitation(asked: &McpElicitation) -> Text {
         .words("Question (the server's words)", message, 8)
 }
 
-fn user_input(asked: &UserInputRequest) -> Text {
+/// The text about at most this many questions.
+fn user_input(asked: &UserInputRequest, most: usize) -> Text {
     let count = asked.questions.len();
     let head = match count {
         1 => "Codex asks the user.".to_owned(),
         count => format!("Codex asks the user {count} things."),
     };
-    let shown = asked.questions.iter().take(MAX_QUESTIONS);
+    let shown = asked.questions.iter().take(most);
     let text = shown.fold(Text::asking(&head), |text, question| {
         let answers = offered(question);
         text.words("Question (Codex's words)", Some(&question.question), 3)
             .words("Answers offered", answers.as_deref(), 1)
     });
-    match count.saturating_sub(MAX_QUESTIONS) {
+    match count.saturating_sub(most) {
         0 => text,
-        more => text.field("Not shown", &format!("{more} more questions"), 1),
+        more => text.field(NOT_SHOWN, &format!("{more} more questions"), 1),
     }
 }
 

@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
-/// The permissions of a profile, in one line.
-pub(super) fn in_words(profile: &Value) -> String {
+/// The permissions of a profile.
+pub(super) fn in_words(profile: &Value) -> Vec<String> {
     let mut words = Vec::new();
     match profile {
         Value::Object(members) => {
@@ -22,10 +22,10 @@ pub(super) fn in_words(profile: &Value) -> String {
         Value::Null => {}
         other => words.push(other.to_string()),
     }
-    match words.is_empty() {
-        true => "none".to_owned(),
-        false => words.join("; "),
+    if words.is_empty() {
+        words.push("none".to_owned());
     }
+    words
 }
 
 fn add_network(network: &Map<String, Value>, words: &mut Vec<String>) {

@@ -37,7 +37,11 @@ const INPUT: &str = "item/tool/requestUserInput";
 const LEGACY_COMMAND: &str = "execCommandApproval";
 const LEGACY_PATCH: &str = "applyPatchApproval";
 
-fn asked(method: &str, mut params: Value) -> String {
+fn asked(method: &str, params: Value) -> String {
+    question(&read(method, params))
+}
+
+fn read(method: &str, mut params: Value) -> Ask {
     params["threadId"] = "t".into();
     let params = RawValue::from_string(params.to_string()).unwrap();
     let (_, mut ask) = Ask::read(method, &params).unwrap().unwrap();
@@ -49,7 +53,7 @@ fn asked(method: &str, mut params: Value) -> String {
         ]))
         .unwrap();
     }
-    question(&ask)
+    ask
 }
 
 /// A credential is masked wherever the line breaks, and also where the middle is left out.
@@ -342,4 +346,108 @@ fn mark_that_is_broken_into_lines_is_found() {
         ..McpElicitation::default()
     }));
     assert!(!text.contains(LEFT_OUT) && is_shortened(&text), "{text}");
+}
+
+/// Replaces the text `LONG` wherever it is a value by a long text with a number in its middle;
+/// returns how many there are.
+fn lengthen(value: &mut Value, before: usize) -> usize {
+    match value {
+        Value::String(text) if text == "LONG" => {
+            let filler = "word ".repeat(500);
+            *text = format!("{filler}<{before}>{filler}");
+            before + 1
+        }
+        Value::Array(all) => all
+            .iter_mut()
+            .fold(before, |count, one| lengthen(one, count)),
+        Value::Object(all) => all
+            .values_mut()
+            .fold(before, |count, one| lengthen(one, count)),
+        _ => before,
+    }
+}
+
+/// Nobody can decide on what is in neither of them.
+#[test]
+fn part_that_the_text_leaves_out_is_in_the_shortened_values() {
+    let paths = json!({"fileSystem": {"read": ["/a", "LONG"], "newer": "LONG",
+        "entries": [{"access": "write", "path": {"type": "glob_pattern", "pattern": "LONG"}}]}});
+    let answer = json!({"id": "q", "question": "LONG", "options": [{"label": "LONG"}]});
+    for (method, mut params) in [
+        (
+            COMMAND,
+            json!({
+                "command": "LONG", "cwd": "LONG", "reason": "LONG", "additionalPermissions": paths,
+                "networkApprovalContext": {"host": "LONG", "protocol": "LONG"},
+                "environmentId": "LONG", "proposedExecpolicyAmendment": ["LONG", "LONG"],
+                "proposedNetworkPolicyAmendments": [{"host": "LONG", "action": "LONG"}],
+            }),
+        ),
+        (COMMAND, json!({"kind": "writeStdin", "command": "LONG"})),
+        (
+            PERMISSIONS,
+            json!({"permissions": paths, "reason": "LONG", "cwd": "LONG", "environmentId": "LONG"}),
+        ),
+        (FILES, json!({"reason": "LONG", "grantRoot": "LONG"})),
+        (
+            SERVER,
+            json!({"serverName": "LONG", "message": "LONG", "url": "LONG"}),
+        ),
+        (
+            SERVER,
+            json!({"serverName": "LONG", "message": "LONG", "_meta": {
+                "codex_approval_kind": "mcp_tool_call", "tool_name": "LONG",
+                "tool_params": {"a": ["LONG"]}}}),
+        ),
+        (INPUT, json!({"questions": vec![answer; 6]})),
+        (
+            LEGACY_COMMAND,
+            json!({"command": ["LONG", "x"], "cwd": "LONG", "reason": "LONG"}),
+        ),
+        (LEGACY_PATCH, json!({"reason": "LONG", "grantRoot": "LONG"})),
+    ] {
+        let count = lengthen(&mut params, 0);
+        assert!(count > 0, "{method}");
+        let ask = read(method, params);
+        let text = question(&ask);
+        assert!(is_shortened(&text), "{text}");
+        let values = shortened_values(&ask);
+        for number in 0..count {
+            let mark = format!("<{number}>");
+            assert!(!text.contains(&mark), "{text}");
+            assert!(
+                values.iter().any(|value| value.text.contains(&mark)),
+                "{method}: {mark} in {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn value_that_fits_is_not_among_the_shortened_ones() {
+    let ask = read(
+        COMMAND,
+        json!({"command": " ".repeat(1800), "cwd": "/repo", "reason": "word ".repeat(500)}),
+    );
+    let labels: Vec<String> = shortened_values(&ask)
+        .into_iter()
+        .map(|it| it.label)
+        .collect();
+    assert_eq!(labels, [REASON]);
+    let many = json!({"questions": vec![json!({"id": "q", "question": "Which?"}); 6]});
+    let ask = read(INPUT, many);
+    assert!(is_shortened(&question(&ask)));
+}
+
+#[test]
+fn whole_list_has_a_line_for_each_entry() {
+    let write = json!(["/a\nwrite /b", "x".repeat(1000)]);
+    let ask = read(
+        PERMISSIONS,
+        json!({"permissions": {"fileSystem": {"write": write}}}),
+    );
+    let values = shortened_values(&ask);
+    let lines: Vec<&str> = values[0].text.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0], "write /a\\u{a}write /b");
 }

@@ -277,6 +277,7 @@ async fn submit_asking_job(store: &JobStore, request: Request) -> String {
     let question = json!({
         "kind": "command", "text": text, "decisions": ["decline"], "fields": [HOSTILE],
         "expires_at": HOSTILE, "details": { "command": HOSTILE, "changes": [change] },
+        "shortened": [{ "label": HOSTILE, "text": HOSTILE }],
     });
     let question = NewQuestion {
         id: HOSTILE.to_owned(),
