@@ -146,6 +146,25 @@ pub async fn serve(
     }
 }
 
+/// Starts the next host of an endpoint, if the last one was killed and app-servers wait for the next.
+/// Returns whether one was started.
+///
+/// # Errors
+///
+/// [`ConnectError`].
+pub async fn start_awaited(
+    endpoint: &HostEndpoint,
+    args: &[OsString],
+) -> Result<bool, ConnectError> {
+    let is_awaited = endpoint.awaits_host().await;
+    if !is_awaited.map_err(ConnectError::Connect)? {
+        return Ok(false);
+    }
+    // Another process may have been faster.
+    let (Started::Ready | Started::Taken) = start(endpoint, args).await?;
+    Ok(true)
+}
+
 /// The state of the host of an endpoint; `None` if there is none.
 ///
 /// # Errors

@@ -167,6 +167,17 @@ impl HostEndpoint {
         false
     }
 
+    /// Whether the last host was killed, and has left app-servers that wait for the next one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub async fn awaits_host(&self) -> io::Result<bool> {
+        // A host that ends by itself removes its socket before it gives up its lock.
+        let was_killed = !self.is_taken()? && self.remains() == HostRemains::AppServers;
+        Ok(was_killed && self.has_waiting_app_servers().await)
+    }
+
     /// The adoption socket of one more app-server of the host here.
     #[must_use]
     pub fn new_adoption_socket(&self) -> PathBuf {
@@ -381,6 +392,27 @@ mod tests {
         assert_eq!(endpoint.remains(), HostRemains::AppServers);
         lock.close().unwrap();
         assert_eq!(endpoint.remains(), HostRemains::Nothing);
+    }
+
+    #[tokio::test]
+    async fn only_a_killed_host_with_app_servers_is_followed_by_another() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        assert!(!endpoint.awaits_host().await.unwrap());
+        let host = endpoint.take().unwrap().unwrap();
+        let listener = host.listen().unwrap();
+        let guard = private_socket::bind(&endpoint.new_adoption_socket()).unwrap();
+        assert!(!endpoint.awaits_host().await.unwrap(), "it runs");
+        drop((host, listener));
+        assert!(endpoint.awaits_host().await.unwrap());
+        let host = endpoint.take().unwrap().unwrap();
+        host.close().unwrap();
+        assert!(!endpoint.awaits_host().await.unwrap(), "it is ending");
+        drop(host);
+        assert!(!endpoint.awaits_host().await.unwrap(), "it was stopped");
+        let host = endpoint.take().unwrap().unwrap();
+        drop((host.listen().unwrap(), host, guard));
+        assert!(!endpoint.awaits_host().await.unwrap(), "Codex has ended");
     }
 
     #[tokio::test]

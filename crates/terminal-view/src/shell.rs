@@ -53,7 +53,7 @@ pub async fn run(
     let mut continued = signal(SignalKind::from_raw(nix::libc::SIGCONT))?;
     let mut screen = Screen::take()?;
     let (sender, mut incoming) = unbounded_channel();
-    tokio::spawn(Arc::clone(&board.hosts).follow());
+    tokio::spawn(Arc::clone(&board).follow());
     tokio::spawn(follow_work(Arc::clone(&board), sender.clone()));
     let reader = sender.clone();
     thread::Builder::new()

@@ -176,6 +176,7 @@ mod tests {
                 sessions: Arc::clone(&connect),
                 probe: connect,
                 remains: Arc::new(remains),
+                start_awaited: Arc::new(|| async { Ok(false) }.boxed()),
             };
             (connections, received)
         }

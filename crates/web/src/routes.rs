@@ -60,7 +60,7 @@ pub async fn serve(
 ) {
     let board = Arc::new(board);
     let lists = Arc::new(Lists::new(Arc::clone(&board)));
-    let hosts = Arc::clone(&board.hosts);
+    let following = Arc::clone(&board).follow();
     let app = Arc::new(App {
         access: Arc::new(AccessControl::new(
             CredentialStore::new(&state),
@@ -76,7 +76,7 @@ pub async fn serve(
         pictures: Places::new(pictures::MOST_PICTURES),
         closing: closing.clone(),
     });
-    tokio::spawn(closing.clone().run_until_cancelled_owned(hosts.follow()));
+    tokio::spawn(closing.clone().run_until_cancelled_owned(following));
     tokio::spawn(closing.clone().run_until_cancelled_owned(lists.follow()));
     let conductors = Arc::clone(&app.conductors);
     server::serve(listener, routes(app), closing).await;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::hosts::{ActError, Hosts, LiveSession};
 use crate::jobs::JobBoard;
 use crate::latest::{FILES_TIMEOUT, Latest};
-use crate::link::{Connect, Remains};
+use crate::link::{Connect, Remains, StartAwaited};
 use crate::mail::MailBoard;
 use crate::program::{Program, RetryError, ThreadRecord};
 use crate::tools;
@@ -34,6 +34,13 @@ const LOST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a read of the jobs is waited for. It takes some milliseconds.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The interval between two checks whether a host was killed.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// The pause after a host was started for waiting app-servers, so that one that always fails is not
+/// restarted in a loop. App-servers wait longer.
+const START_PAUSE: Duration = Duration::from_secs(10);
+
 /// The ways to a host.
 pub struct Connections {
     /// As a client of the classic tools.
@@ -45,6 +52,8 @@ pub struct Connections {
     pub probe: Arc<Connect>,
     /// Returns the remains of the last host of these clients.
     pub remains: Arc<Remains>,
+    /// Starts the next host of these clients, if app-servers of a killed one wait for it.
+    pub start_awaited: Arc<StartAwaited>,
 }
 
 /// How long the end of a turn that takes no message any more may be unknown here, from when the message
@@ -106,7 +115,7 @@ pub struct WorkBoard {
 }
 
 impl WorkBoard {
-    /// A board of these hosts. [`Hosts::follow`] has to run concurrently.
+    /// A board of these hosts. [`WorkBoard::follow`] has to run concurrently.
     #[must_use]
     pub fn new(
         hosts: Hosts,
@@ -125,6 +134,29 @@ impl WorkBoard {
             connections,
             program,
             prices,
+        }
+    }
+
+    /// Follows all hosts, and starts the next one when a host was killed, for ever.
+    pub async fn follow(self: Arc<Self>) {
+        tokio::join!(
+            Arc::clone(&self.hosts).follow(),
+            self.replace_killed_hosts()
+        );
+    }
+
+    /// Sessions may have no client that would start the next host.
+    async fn replace_killed_hosts(&self) {
+        loop {
+            let pause = match (self.connections.start_awaited)().await {
+                Ok(false) => LOOK_AFTER,
+                Ok(true) => START_PAUSE,
+                Err(error) => {
+                    tracing::warn!("the next host process cannot be started: {error}");
+                    START_PAUSE
+                }
+            };
+            sleep(pause).await;
         }
     }
 

@@ -38,7 +38,9 @@ pub use job_queue::question::{NamedQuestion, StoredQuestion, WholeChange, WholeP
 
 pub use hosts::{ActError, Hosts, LiveSession};
 pub use jobs::{JobBoard, JobRevision, LogLine, ShownJob};
-pub use link::{Call, CallError, Connect, ConnectOptions, HostLink, Incoming, Remains, taken};
+pub use link::{
+    Call, CallError, Connect, ConnectOptions, HostLink, Incoming, Remains, StartAwaited, taken,
+};
 pub use logic::decision_label::decision_label;
 pub use mail::{MailBoard, MailBoardError, MemberMail, TeamMail};
 pub use program::{Program, RetryError, ThreadRecord};

@@ -22,6 +22,10 @@ pub type Connect =
 /// Tells what the last host has left.
 pub type Remains = dyn Fn() -> HostRemains + Send + Sync;
 
+/// Starts the next host, if the last one was killed and app-servers wait for the next. Returns whether
+/// one was started.
+pub type StartAwaited = dyn Fn() -> BoxFuture<'static, Result<bool, String>> + Send + Sync;
+
 /// How a client connects to a host.
 #[derive(Debug, Default)]
 pub struct ConnectOptions {

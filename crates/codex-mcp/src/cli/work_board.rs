@@ -11,7 +11,8 @@ use job_queue::logic::{JobId, JobPrefix};
 use job_queue::service::JobsError;
 use settings::{Config, Flags, PartialConfig};
 use work_board::{
-    Connect, Connections, Hosts, JobBoard, MailBoard, Program, RetryError, ThreadRecord, WorkBoard,
+    Connect, Connections, Hosts, JobBoard, MailBoard, Program, RetryError, StartAwaited,
+    ThreadRecord, WorkBoard,
 };
 
 use super::jobs::Failure;
@@ -30,6 +31,7 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
             &["serve", "--no-summaries", "--identity", "codex-web"],
         ),
         remains: Arc::new(|| serve::endpoint().map_or(HostRemains::Nothing, |ours| ours.remains())),
+        start_awaited: host_starter(),
     };
     let member = Member {
         identity: config.identity.value.clone(),
@@ -73,6 +75,15 @@ fn connector(config: &Config, args: &[&str]) -> Arc<Connect> {
     Arc::new(move |options| {
         let connecting = serve::connect_as(args.clone(), directory.clone(), options);
         Box::pin(async move { connecting.await.map_err(|error| error.to_string()) })
+    })
+}
+
+fn host_starter() -> Arc<StartAwaited> {
+    Arc::new(|| {
+        Box::pin(async {
+            let started = serve::start_awaited_host().await;
+            started.map_err(|error| error.to_string())
+        })
     })
 }
 

@@ -31,7 +31,9 @@ use super::values::number_within;
 pub(super) use client::{
     ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client, terms,
 };
-pub(super) use relayed::{HostEndpointError, all_endpoints, connect_as, endpoint, state};
+pub(super) use relayed::{
+    HostEndpointError, all_endpoints, connect_as, endpoint, start_awaited_host, state,
+};
 pub(super) use shared_identities::SharedIdentities;
 
 /// The settings that only a variable can change.

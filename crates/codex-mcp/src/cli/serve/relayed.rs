@@ -109,6 +109,12 @@ pub(in crate::cli) async fn connect_as(
     Ok(connect::serve(&endpoint, &host_args(), &request).await?)
 }
 
+/// Starts the next host for clients like this process, if the last one was killed and app-servers wait
+/// for the next. Returns whether one was started.
+pub(in crate::cli) async fn start_awaited_host() -> Result<bool, HostEndpointError> {
+    Ok(connect::start_awaited(&endpoint()?, &host_args()).await?)
+}
+
 fn request(
     args: Vec<String>,
     directory: PathBuf,

@@ -1,16 +1,14 @@
 //! MCP over HTTP.
 
-use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 
-use super::{TIME_LIMIT, WebFixture};
+use super::{WebFixture, kill_hosts};
 use crate::jobs::wait_for;
 use crate::on_oldest_and_newest;
 use crate::real::job_tools;
 use crate::real::team::{make_team, put_mail};
 use testkit::http::{Event, Events, Request};
-use testkit::process::{signal, wait_until_gone};
 
 on_oldest_and_newest!(client_of_http_calls_codex_and_is_asked);
 
@@ -390,18 +388,6 @@ async fn call_of_a_killed_host_gets_its_answer_or_says_that_it_is_lost() {
         "{answer:#}"
     );
     web.finish().await;
-}
-
-/// Ends the hosts at once.
-async fn kill_hosts(web: &WebFixture) {
-    let processes = web.stage.home.processes().into_iter();
-    let hosts = processes.filter(|process| process.command.contains("host run"));
-    let hosts: Vec<u32> = hosts.map(|process| process.pid).collect();
-    assert!(!hosts.is_empty());
-    for host in &hosts {
-        signal(*host, Signal::SIGKILL);
-    }
-    assert_eq!(wait_until_gone(&hosts, TIME_LIMIT).await, []);
 }
 
 #[tokio::test]

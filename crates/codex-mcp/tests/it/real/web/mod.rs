@@ -20,7 +20,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use scripted_model::Script;
 use serde_json::{Value, json};
-use testkit::process::signal;
+use testkit::process::{signal, wait_until_gone};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;
@@ -190,6 +190,18 @@ async fn start_at(
     let (_, port) = host.split_once(".localhost:").unwrap();
     let port = port.split_once('/').unwrap().0.parse().unwrap();
     (server, (Ipv4Addr::LOCALHOST, port).into(), link)
+}
+
+/// Ends the hosts at once.
+async fn kill_hosts(web: &WebFixture) {
+    let processes = web.stage.home.processes().into_iter();
+    let hosts = processes.filter(|process| process.command.contains("host run"));
+    let hosts: Vec<u32> = hosts.map(|process| process.pid).collect();
+    assert!(!hosts.is_empty());
+    for host in &hosts {
+        signal(*host, Signal::SIGKILL);
+    }
+    assert_eq!(wait_until_gone(&hosts, TIME_LIMIT).await, []);
 }
 
 /// The work that the JSON interface lists.

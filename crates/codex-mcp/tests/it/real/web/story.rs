@@ -352,6 +352,39 @@ async fn session_beyond_the_bounds_gets_no_yes_and_no_message() {
     web.finish().await;
 }
 
+/// There is no MCP client that would start the next host.
+#[tokio::test]
+#[cfg(not(portable))]
+async fn session_of_the_page_outlives_its_host() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("answered later").behind(&gate)]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let without_host = Poller::new(&web.stage, &[]).await;
+    let client = std::mem::replace(&mut web.client, without_host);
+    assert!(client.client.finish().await.success());
+    let directory = web.stage.home.work().to_string_lossy().into_owned();
+    let fields = [
+        ("prompt", "work"),
+        ("directory", &*directory),
+        ("sandbox", "read-only"),
+        ("approvals", "on-request"),
+    ];
+    let begun = web.post("/sessions", &fields).await;
+    assert_eq!(begun.status, 200, "{begun:?}");
+    let address = begun.json()["address"].as_str().unwrap().to_owned();
+    gate.reached(1).await;
+    super::kill_hosts(&web).await;
+    gate.release();
+    wait_for("the answer on the page", async || {
+        let request = web.browser("GET", &address).header("accept", "text/html");
+        let page = request.send().await;
+        (page.status == 200 && page.body.contains("answered later")).then_some(())
+    })
+    .await;
+    assert_eq!(web.stage.model.request_count(), 1);
+    web.finish().await;
+}
+
 /// The ID of the open question of a session, once the page knows it.
 async fn question_of(web: &WebFixture, session: &str) -> String {
     wait_for("the question on the page", async || {
