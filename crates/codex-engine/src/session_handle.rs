@@ -362,18 +362,18 @@ impl SessionHandle {
         self.entry.watch_news()
     }
 
-    /// The events from number `cursor` on, `most` at most. They still count as unread for the
-    /// client.
+    /// The events from number `cursor` on, `most` at most, with the ends of earlier turns. They still
+    /// count as unread for the client.
     #[must_use]
     pub fn events(&self, cursor: u64, most: usize) -> EventPage {
         self.entry.look(|machine, _| {
             let log = machine.log();
-            let page = log.page(cursor, most);
             let end = match machine.has_turn() {
                 true => log.settled_to(),
                 false => log.next_id(),
             };
-            let events = page.events.into_iter().filter(|event| event.id < end);
+            let events = log.history(cursor, most).into_iter();
+            let events = events.filter(|event| event.id < end);
             let events: Vec<Event> = events.cloned().collect();
             let next = events.last().map_or(cursor, |event| event.id + 1);
             EventPage { events, next }

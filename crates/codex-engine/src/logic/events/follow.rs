@@ -65,12 +65,7 @@ impl EventLog {
     /// further events, including events that [`EventLog::forget`] has removed. Advances the cursor.
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         let mut news = cursor.read_grown(self);
-        let mut events = self.page(cursor.next, most).events;
-        let forgotten = self.forgotten.iter();
-        events.extend(forgotten.filter(|event| event.id >= cursor.next));
-        events.sort_by_key(|event| event.id);
-        events.truncate(most);
-        for event in events {
+        for event in self.history(cursor.next, most) {
             cursor.next = event.id + 1;
             if let EventData::TextChunk(chunk) = &event.data {
                 cursor.growing.push((event.id, chunk.text.len()));

@@ -47,7 +47,7 @@ pub const HARD: Limit = Limit {
 /// The longest text of an event that grows, in characters.
 pub const GROWTH_LIMIT: usize = 16_384;
 
-/// The most forgotten events that are still kept for followers: 100 events, 1 MiB.
+/// The most forgotten events that are still kept for followers and the history: 100 events, 1 MiB.
 const FORGOTTEN: Limit = Limit {
     events: 100,
     bytes: 1 << 20,
@@ -72,7 +72,7 @@ pub enum Rank {
 #[derive(Debug, Default)]
 pub struct EventLog {
     events: VecDeque<Event>,
-    /// The latest of the forgotten events, for followers.
+    /// The latest of the forgotten events, for followers and the history.
     forgotten: VecDeque<Event>,
     /// The number of the first event that it has ever had.
     first: u64,
@@ -170,8 +170,8 @@ impl EventLog {
         self.next += 1;
     }
 
-    /// Removes the events that match the predicate, such as the end of an old turn. Followers still get
-    /// the latest of them.
+    /// Removes the events that match the predicate, such as the end of an old turn. Followers and the
+    /// [`history`](Self::history) still have the latest of them.
     pub fn forget(&mut self, of_no_use: impl Fn(&Event) -> bool) {
         let events = std::mem::take(&mut self.events).into_iter();
         let (forgotten, kept): (VecDeque<_>, VecDeque<_>) = events.partition(of_no_use);
@@ -212,6 +212,18 @@ impl EventLog {
             events,
             reset_to: (first > cursor).then_some(first),
         }
+    }
+
+    /// The events from `cursor` on, `most` at most, with those that [`forget`](Self::forget) has
+    /// removed.
+    #[must_use]
+    pub fn history(&self, cursor: u64, most: usize) -> Vec<&Event> {
+        let mut events = self.page(cursor, most).events;
+        let forgotten = self.forgotten.iter();
+        events.extend(forgotten.filter(|event| event.id >= cursor));
+        events.sort_by_key(|event| event.id);
+        events.truncate(most);
+        events
     }
 
     /// Notes that all events below `cursor` have been shown.

@@ -279,6 +279,22 @@ async fn one_of_several_answers_wins() {
     work.finish().await;
 }
 
+#[tokio::test]
+async fn log_has_the_ends_of_all_turns() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut work = WorkFixture::new(testkit::codex::newest(), script, &[]).await;
+    let session = work.client.start("first", json!({})).await;
+    work.wait_for(&session, &["idle"]).await;
+    for prompt in ["second", "third"] {
+        work.client.reply(&session, prompt, json!({})).await;
+        work.wait_for(&session, &["idle"]).await;
+    }
+    let log = work.succeed(&["logs", &session]).await;
+    assert_eq!(log.matches("  completed\n").count(), 3, "{log}");
+    assert!(!log.contains("no longer known"), "{log}");
+    work.finish().await;
+}
+
 /// Nobody decides on the beginning and the end of a command.
 #[tokio::test]
 async fn long_command_is_shown_whole_at_a_terminal() {
