@@ -163,6 +163,10 @@ pub enum SessionAnswer {
         events: Vec<SessionEvent>,
         /// The number of the next one.
         next: u64,
+        /// The number of the first event that the log has ever had, as in
+        /// [`News`](SessionAnswer::News). An older host does not tell it.
+        #[serde(default)]
+        first: u64,
         /// Whether a turn runs.
         is_running: bool,
     },

@@ -96,21 +96,38 @@ struct Events {
 
 /// An event that is printed.
 struct LogLine {
-    /// How many events before it are no longer known.
-    missing: u64,
+    /// What is no longer known of the events before it, in words.
+    gaps: Vec<String>,
     event: SessionEvent,
 }
+
+/// The words for the events before those that a host has handled again when it took the session over.
+const BEFORE_HOST: &str = "the events before the host process was killed are no longer known";
 
 /// The numbers of the events that were read. They rise by one, unless events are no longer known.
 #[derive(Default)]
 struct Numbers {
     /// The number of the next event.
     next: u64,
-    /// How many events are missing since the last one that is printed.
+    /// Whether the log has begun anew since the last event that is printed.
+    has_begun_anew: bool,
+    /// How many events are missing since then.
     missing: u64,
 }
 
 impl Numbers {
+    /// Notes the number of the first event that the log has ever had: a host that takes a session over
+    /// begins it with a much higher number.
+    fn begin(&mut self, first: u64) {
+        if first > self.next {
+            *self = Self {
+                next: first,
+                has_begun_anew: true,
+                missing: 0,
+            };
+        }
+    }
+
     /// The events of a page that are printed.
     fn lines(&mut self, page: Vec<SessionEvent>, is_json: bool) -> Vec<LogLine> {
         let mut lines = Vec::new();
@@ -120,11 +137,19 @@ impl Numbers {
             self.missing += id.saturating_sub(self.next);
             self.next = id.saturating_add(1);
             if is_json || event.words.is_some() {
-                let missing = std::mem::take(&mut self.missing);
-                lines.push(LogLine { missing, event });
+                let gaps = self.take_gaps();
+                lines.push(LogLine { gaps, event });
             }
         }
         lines
+    }
+
+    fn take_gaps(&mut self) -> Vec<String> {
+        let has_begun_anew = std::mem::take(&mut self.has_begun_anew);
+        let missing = std::mem::take(&mut self.missing);
+        let before = has_begun_anew.then(|| BEFORE_HOST.to_owned());
+        let gap = (missing > 0).then(|| gap_words(missing));
+        before.into_iter().chain(gap).collect()
     }
 }
 
@@ -138,6 +163,7 @@ impl LogReader<'_> {
             let SessionAnswer::Events {
                 events,
                 next,
+                first,
                 is_running,
             } = answer
             else {
@@ -147,13 +173,14 @@ impl LogReader<'_> {
                 return Ok(Events { list, is_running });
             }
             self.began = self.began.or_else(|| Some(events.first()?.at));
+            self.numbers.begin(first);
             list.extend(self.numbers.lines(events, self.form.json));
             self.numbers.next = next;
         }
     }
 
     fn show(&self, line: &LogLine) -> Result<(), Failure> {
-        let LogLine { missing, event } = line;
+        let LogLine { gaps, event } = line;
         if self.form.json {
             return Ok(output::json_line(&event.data.to_string())?);
         }
@@ -161,8 +188,8 @@ impl LogReader<'_> {
         let since = self.began.unwrap_or(event.at);
         let after = event.at.duration_since(since).unwrap_or_default();
         let mut out = output::stdout();
-        if *missing > 0 {
-            writeln!(out, "{:>7}  {}", "…", gap_words(*missing))?;
+        for gap in gaps {
+            writeln!(out, "{:>7}  {gap}", "…")?;
         }
         writeln!(out, "{:>7}  {words}", took(after))?;
         // A reader of the pipe must see each event at once.
@@ -177,17 +204,23 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn missing_events_are_counted_before_the_next_line() {
-        let event = |id: u64, words: Option<&str>| SessionEvent {
+    fn event(id: u64, words: Option<&str>) -> SessionEvent {
+        SessionEvent {
             at: SystemTime::UNIX_EPOCH,
             words: words.map(str::to_owned),
             data: json!({ "id": id }),
-        };
-        let missing = |page: Vec<SessionEvent>, numbers: &mut Numbers, is_json| {
-            let lines = numbers.lines(page, is_json);
-            lines.iter().map(|line| line.missing).collect::<Vec<_>>()
-        };
+        }
+    }
+
+    /// The gaps before each event of a page that is printed.
+    fn gaps(page: Vec<SessionEvent>, numbers: &mut Numbers, is_json: bool) -> Vec<Vec<String>> {
+        let lines = numbers.lines(page, is_json);
+        lines.into_iter().map(|line| line.gaps).collect()
+    }
+
+    #[test]
+    fn missing_events_are_counted_before_the_next_line() {
+        let missing = |count| vec![gap_words(count)];
         let first = || {
             vec![
                 event(500, None),
@@ -196,12 +229,28 @@ mod tests {
             ]
         };
         let mut numbers = Numbers::default();
-        assert_eq!(missing(first(), &mut numbers, false), [501_u64, 0]);
-        let unprinted = missing(vec![event(505, None)], &mut numbers, false);
+        let told = gaps(first(), &mut numbers, false);
+        assert_eq!(told, [missing(501), vec![]]);
+        let unprinted = gaps(vec![event(505, None)], &mut numbers, false);
         assert!(unprinted.is_empty());
         let next = vec![event(506, Some("c"))];
-        assert_eq!(missing(next, &mut numbers, false), [1_u64]);
-        let all = missing(first(), &mut Numbers::default(), true);
-        assert_eq!(all, [500_u64, 1, 0]);
+        assert_eq!(gaps(next, &mut numbers, false), [missing(1)]);
+        let all = gaps(first(), &mut Numbers::default(), true);
+        assert_eq!(all, [missing(500), missing(1), vec![]]);
+    }
+
+    #[test]
+    fn events_of_a_killed_host_are_not_counted() {
+        let mut numbers = Numbers::default();
+        numbers.begin(0);
+        let page = vec![event(0, Some("a"))];
+        assert_eq!(gaps(page, &mut numbers, false), [Vec::<String>::new()]);
+        numbers.begin(1_000_000);
+        let page = vec![event(1_000_001, Some("b")), event(1_000_002, Some("c"))];
+        let expected = [vec![BEFORE_HOST.to_owned(), gap_words(1)], vec![]];
+        assert_eq!(gaps(page, &mut numbers, false), expected);
+        numbers.begin(1_000_000);
+        let page = vec![event(1_000_003, Some("d"))];
+        assert_eq!(gaps(page, &mut numbers, false), [Vec::<String>::new()]);
     }
 }

@@ -340,6 +340,7 @@ fn events(session: &SessionHandle, from: u64) -> SessionAnswer {
     SessionAnswer::Events {
         events: page.events.iter().map(told).collect(),
         next: page.next,
+        first: session.first_event(),
         is_running,
     }
 }

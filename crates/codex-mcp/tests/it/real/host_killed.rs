@@ -247,6 +247,10 @@ async fn turn_continues_with_the_next_host(release: &str) {
     assert_eq!(ended["result"]["output"], "done", "{ended:#}");
     assert_eq!(work.stage.model.request_count(), 1);
     work.assert_end_is_recorded(3).await;
+    let log = said(work.stage.program(&["logs", &session])).await;
+    let gap = "…  the events before the host process was killed are no longer known";
+    assert_eq!(log.matches(gap).count(), 1, "{log}");
+    assert_eq!(log.matches("no longer known").count(), 1, "{log}");
     let again = work.client.reply(&session, "more", json!({})).await;
     assert_eq!(again["sessionId"], session);
     work.wait_for(&session, "idle").await;
