@@ -7,6 +7,7 @@ use common::json::merged;
 use common::timestamp::Now;
 use serde_json::json;
 
+use super::record::EndedRecord;
 use super::turn::{Phase, RunningTurn, TurnEnd, TurnEnding};
 use super::{AbandonedTurn, Cancellation, CodexLoss, Effect, Session, failure};
 use crate::logic::events::EventType;
@@ -245,7 +246,14 @@ impl Session {
         let earlier = turn.earlier_end.as_ref();
         let at = earlier.map_or(now.wall, |(_, end)| end.at);
         let outcome = Arc::new(turn.outcome(ending, raw_turn, at));
-        self.outcome = Some((self.turns, Arc::clone(&outcome)));
+        let before = self.outcome.replace((self.turns, Arc::clone(&outcome)));
+        self.before_summary = match is_announced {
+            true => None,
+            false => self
+                .before_summary
+                .take()
+                .or_else(|| EndedRecord::of(&before?.1)),
+        };
         if is_announced {
             self.alert_of_end(&outcome);
         }

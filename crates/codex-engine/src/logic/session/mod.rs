@@ -46,6 +46,7 @@ use crate::logic::action::{Action, ActionId, WrongDecision};
 use crate::logic::events::{EventData, EventLog, EventType, Poll, PollContent};
 use crate::logic::progress::{Activity, CurrentStep};
 use prompts::Prompts;
+use record::EndedRecord;
 use turn::{Phase, RunningTurn};
 
 pub use alert::{Alert, AlertKind, EndStatus};
@@ -222,6 +223,9 @@ pub struct Session {
     closed: Vec<ClosedQuestion>,
     alerts: Vec<Alert>,
     outcome: Option<(u64, Arc<TurnOutcome>)>,
+    /// The last turn before the last one, or before the last ones, if these are summaries for clients
+    /// that have left: nobody has requested them.
+    before_summary: Option<EndedRecord>,
     turns: u64,
     /// Whether turns that another client of Codex begins are turns of this session.
     is_attached: bool,
@@ -259,6 +263,7 @@ impl Session {
             closed: Vec::new(),
             alerts: Vec::new(),
             outcome: None,
+            before_summary: None,
             turns: 0,
             is_attached: false,
             refused: 0,

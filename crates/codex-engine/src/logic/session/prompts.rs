@@ -39,6 +39,14 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
+    /// The prompts of a session whose first prompt an earlier host has seen.
+    pub(super) fn titled(title: Option<String>) -> Self {
+        Self {
+            title,
+            ..Self::default()
+        }
+    }
+
     /// Notes a prompt: an item of Codex as the app-server reports it.
     pub(super) fn note(&mut self, before: u64, at: SystemTime, params: &str) {
         let params: Value = serde_json::from_str(params).unwrap_or_default();

@@ -16,7 +16,8 @@ use codex_protocol::rpc::RequestId;
 use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 
-use super::turn::{EarlierEnd, Form, Phase, RunningTurn};
+use super::prompts::Prompts;
+use super::turn::{EarlierEnd, Form, Phase, RunningTurn, TurnOutcome};
 use super::{Cancellation, Effect, Session, Timeouts};
 use crate::logic::action::ActionId;
 use crate::logic::events::EventLog;
@@ -34,7 +35,7 @@ pub struct SessionRecord {
     turns: u64,
     /// The turn that runs.
     running: Option<RunningRecord>,
-    /// The last turn that has ended.
+    /// The last turn that has ended; a summary for a client that has left does not count.
     ended: Option<EndedRecord>,
     /// The number of the next event.
     next_event: u64,
@@ -45,6 +46,9 @@ pub struct SessionRecord {
     /// Its cancellation, whose turn has not ended.
     #[serde(default)]
     cancelled: Option<Cancellation>,
+    /// See [`Session::title`].
+    #[serde(default)]
+    title: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,13 +68,36 @@ struct RunningRecord {
     is_unannounced: bool,
 }
 
+/// A turn that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct EndedRecord {
+pub(super) struct EndedRecord {
     id: TurnId,
     form: Form,
     /// The end of the turn. Absent while another turn runs: a record is stored at each step, and
     /// the text is long.
     end: Option<EarlierEnd>,
+}
+
+impl EndedRecord {
+    /// The record of a turn; `None` if Codex's ID of it is unknown.
+    pub(super) fn of(outcome: &TurnOutcome) -> Option<Self> {
+        let end = Some(EarlierEnd::of(outcome));
+        Some(Self {
+            end,
+            ..Self::without_end(outcome)?
+        })
+    }
+
+    fn without_end(outcome: &TurnOutcome) -> Option<Self> {
+        Some(Self {
+            id: outcome.turn.clone()?,
+            form: match outcome.structured {
+                Some(_) => Form::Structured,
+                None => Form::Text,
+            },
+            end: None,
+        })
+    }
 }
 
 /// The turn that a restored session waits for.
@@ -179,16 +206,14 @@ impl Session {
             used_before: turn.used_before(),
             is_unannounced: turn.is_unannounced,
         });
-        let ended = self.outcome.as_ref().and_then(|(_, outcome)| {
-            Some(EndedRecord {
-                id: outcome.turn.clone()?,
-                form: match outcome.structured {
-                    Some(_) => Form::Structured,
-                    None => Form::Text,
-                },
-                end: self.turn.is_none().then(|| EarlierEnd::of(outcome)),
-            })
-        });
+        let outcome = self.outcome.as_ref().map(|(_, outcome)| outcome);
+        let ended = match &self.turn {
+            Some(_) => outcome.and_then(|outcome| EndedRecord::without_end(outcome)),
+            None => {
+                let requested = self.before_summary.clone();
+                requested.or_else(|| EndedRecord::of(outcome?))
+            }
+        };
         let questions = self.actions.iter();
         Some(SessionRecord {
             created: self.created.wall,
@@ -201,6 +226,7 @@ impl Session {
                 .map(|action| (action.request.clone(), action.id.clone()))
                 .collect(),
             cancelled: self.cancelled.clone(),
+            title: self.title().map(str::to_owned),
         })
     }
 
@@ -217,6 +243,7 @@ impl Session {
             is_attached,
             questions,
             cancelled,
+            title,
         } = record;
         let mut session = Self::new(thread, timeouts, now);
         let first = (next_event / NUMBERS + 1).saturating_mul(NUMBERS);
@@ -230,6 +257,7 @@ impl Session {
         session.is_attached = is_attached;
         session.asked_before = questions;
         session.cancelled = cancelled;
+        session.prompts = Prompts::titled(title);
         let form = match (&running, &ended) {
             (Some(turn), _) => Some(turn.form),
             (None, Some(turn)) => Some(turn.form),
@@ -432,6 +460,41 @@ mod tests {
         let at = |session: &Session| session.outcome().unwrap().1.at;
         assert_eq!(at(&ended), at(&session));
         assert_ne!(at(&running), at(&session));
+    }
+
+    /// Each client that leaves has its sessions summed up.
+    #[test]
+    fn summary_is_not_the_last_turn_of_the_restored_session() {
+        let history = [listed("turn-3", ENDED), listed("turn-1", ENDED)];
+        let mut session = Session::new("t", TIMEOUTS, now());
+        for number in 1..=4 {
+            session.prompt(Form::Text, now()).unwrap();
+            if matches!(number, 2 | 3) {
+                session.omit_end_alert();
+            }
+            let name = format!("turn-{number}");
+            assert!(session.sending(number));
+            let _ = session.accepted(number, id(&name), now());
+            let named = |status: &str| {
+                let turn = json!({ "id": name, "status": status, "items": [] });
+                json!({ "threadId": "t", "turn": turn })
+            };
+            hear(&mut session, "turn/started", &named("inProgress"));
+            let content = json!([{ "type": "text", "text": format!("prompt {number}") }]);
+            let prompt = json!({ "threadId": "t", "turnId": name,
+                "item": { "type": "userMessage", "id": name, "content": content } });
+            hear(&mut session, "item/completed", &prompt);
+            hear(&mut session, "turn/completed", &named("completed"));
+            let record = session.record().unwrap();
+            let expected = match number {
+                4 => Expected::None,
+                _ => it_is("turn-1"),
+            };
+            assert_eq!(record.expects(&history), expected, "{number}");
+            let again = restored(&session);
+            assert_eq!(again.title(), Some("prompt 1"));
+            assert_eq!(again.turns(), number);
+        }
     }
 
     /// Codex does not list the turn of a thread that it has unloaded.

@@ -38,6 +38,7 @@ on_both_releases!(
     call_of_a_tool_is_not_executed_twice,
     codex_that_dies_without_a_host_is_reported,
     subagent_of_an_earlier_turn_is_answered,
+    session_that_was_summed_up_keeps_its_last_turn,
 );
 
 /// The limit for what happens after a host was killed.
@@ -521,6 +522,38 @@ async fn session_of_a_late_client_has_its_tools_again(release: &str) {
     work.wait_for(&session, "idle").await;
     assert_eq!(mail(&inbox), ["late"]);
     assert!(other.client.finish().await.success());
+    work.finish().await;
+}
+
+/// The summary for a client that has left is a turn that nobody has requested.
+async fn session_that_was_summed_up_keeps_its_last_turn(release: &str) {
+    let script = Script::new()
+        .on("The session ends now.", [Reply::say("a summary")])
+        .otherwise([Reply::say("an answer")]);
+    let stage = CodexFixture::new(release, script).await;
+    let launch = || {
+        let launch = stage.launch(&["--host", "--api", "sessions"]);
+        launch.env("CODEX_MCP_SUMMARIES", "true")
+    };
+    let client = started(&launch()).await;
+    let mut left = Poller { client };
+    let client = started(&launch()).await;
+    let client = Poller { client };
+    let mut work = HostFixture { stage, client };
+    let session = left.start("the task", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    assert!(left.client.finish().await.success());
+    wait_for("the request for a summary", async || {
+        (work.stage.model.request_count() == 2).then_some(())
+    })
+    .await;
+    work.wait_for(&session, "idle").await;
+    work.kill_host().await;
+    let ended = work.wait_for(&session, "idle").await;
+    assert_eq!(ended["result"]["output"], "an answer", "{ended:#}");
+    let listed = said(work.stage.program(&["ps", "--json"])).await;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed["work"][0]["task"], "the task", "{listed:#}");
     work.finish().await;
 }
 
