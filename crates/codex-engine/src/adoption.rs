@@ -5,7 +5,7 @@
 //!     ✗ killed                │ values, and a new connection to Codex
 //!   next host ◄───────────────┘
 //!     │ an entry for each session, with its record
-//!     │ its client returns, or does not within 3 s; or another one prompts an idle session
+//!     │ its client returns, or does not within 3 s; at once if the session has no work
 //!     └─ thread/resume ──► the steps of the last turn, and the open questions again
 //! ```
 //!
@@ -30,7 +30,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use supervise::adoptable::Adopted;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::app_server::{AppServer, AppServerSetup, StartError};
 use super::backend::Supervisor;
@@ -53,7 +53,7 @@ const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 
 /// How long a restored session waits for its client, which provides its tools and keeps its audit.
 /// After that, the session continues without the client. A client that has lost its host connects
-/// to the next one at once.
+/// to the next one at once. Only sessions that may have work wait.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why an app-server cannot be taken over.
@@ -69,7 +69,7 @@ pub enum AdoptionError {
 
 impl AppServers {
     /// Takes over an app-server of a host that was killed, with its sessions. Each continues
-    /// when its client has [returned](Engine::take_back), or after 3 s.
+    /// when its client has [returned](Engine::take_back), or after 3 s, or at once if it has no work.
     ///
     /// # Errors
     ///
@@ -203,8 +203,24 @@ impl Engine {
     }
 }
 
+/// Whether a session of an earlier host needs its client to continue: a turn runs, another client of
+/// Codex may have begun one, or sub-agents of earlier turns may be at work.
+fn may_have_work(entry: &Entry) -> bool {
+    let record = entry.earlier_record();
+    let has_turn = record.is_some_and(|record| record.is_running() || record.is_attached());
+    has_turn || !entry.kept_children().is_empty()
+}
+
+/// Continues the sessions without work at once: until then, they look as if their last turns were
+/// running. The others wait for their clients.
 async fn restore_without_clients(codex: Arc<SharedCodex>) {
-    sleep(CLIENT_TIMEOUT).await;
+    let deadline = Instant::now() + CLIENT_TIMEOUT;
+    for entry in codex.hub.sessions.all() {
+        if !may_have_work(&entry) {
+            restore(&codex, &entry).await;
+        }
+    }
+    sleep_until(deadline).await;
     for entry in codex.hub.sessions.all() {
         restore(&codex, &entry).await;
     }
@@ -309,8 +325,8 @@ struct Page {
 }
 
 /// Resumes a thread, and returns its last turns, newest first. Two turns are read, since Codex
-/// lists a review as two. A thread that Codex has unloaded is not loaded again, and its turns are
-/// not read.
+/// lists a review as two, and the last one may be a summary. A thread that Codex has unloaded is
+/// not loaded again, and its turns are not read.
 async fn last_turns(
     server: &AppServer,
     entry: &Entry,

@@ -181,6 +181,12 @@ impl SessionRecord {
         self.running.as_ref()?.id.as_ref()
     }
 
+    /// See [`Session::is_attached`].
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
     /// Whether a turn ran.
     #[must_use]
     pub fn is_running(&self) -> bool {

@@ -34,6 +34,7 @@ on_both_releases!(
     sessions_of_several_clients_continue,
     session_of_a_late_client_has_its_tools_again,
     idle_session_of_a_late_client_takes_a_prompt,
+    idle_session_waits_for_no_client,
     thread_of_a_session_that_was_just_cancelled_is_free,
     call_of_a_tool_is_not_executed_twice,
     codex_that_dies_without_a_host_is_reported,
@@ -557,7 +558,37 @@ async fn session_that_was_summed_up_keeps_its_last_turn(release: &str) {
     work.finish().await;
 }
 
-/// Another client prompts the session, before it would have been restored without its client.
+/// A session with a turn waits for 3 s.
+async fn idle_session_waits_for_no_client(release: &str) {
+    let gate = Gate::new();
+    let script = Script::new()
+        .on("wait", [Reply::say("waited").behind(&gate)])
+        .otherwise([Reply::say("done")]);
+    let mut work = HostFixture::new(release, script).await;
+    let mut left = poller(&work.stage, &[]).await;
+    let idle = left.start("one", json!({})).await;
+    work.wait_for(&idle, "idle").await;
+    assert!(left.client.finish().await.success());
+    let mut late = poller(&work.stage, &[]).await;
+    let waiting = late.start("wait", json!({})).await;
+    gate.reached(1).await;
+    late.client.signal(testkit::Signal::SIGSTOP);
+    work.kill_host().await;
+    work.wait_for(&idle, "idle").await;
+    let poll = json!({ "action": "poll", "sessionId": waiting });
+    let seen = work.client.call("codex_check", poll).await;
+    assert_eq!(seen["status"], "running", "{seen:#}");
+    // They come when it is restored.
+    let events = seen["events"].as_array();
+    assert!(events.is_none_or(Vec::is_empty), "{seen:#}");
+    late.client.signal(testkit::Signal::SIGCONT);
+    gate.release();
+    work.wait_for(&waiting, "idle").await;
+    assert!(late.client.finish().await.success());
+    work.finish().await;
+}
+
+/// Another client prompts the session before its own one has returned.
 async fn idle_session_of_a_late_client_takes_a_prompt(release: &str) {
     for has_turn in [true, false] {
         let gate = Gate::new();
@@ -579,7 +610,7 @@ async fn idle_session_of_a_late_client_takes_a_prompt(release: &str) {
         work.kill_host().await;
         work.reply_to_next_host(&session, "two").await;
         gate.reached(1).await;
-        // By now it has been restored without its client.
+        // By now, sessions that wait for their clients would have been restored without them.
         sleep(Duration::from_secs(4)).await;
         work.wait_for(&session, "running").await;
         gate.release();
