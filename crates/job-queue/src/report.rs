@@ -218,8 +218,9 @@ impl Report {
         }
     }
 
-    /// The problems that qualify the answer, a line each: refused and blocked steps, and the
-    /// last command if it failed. At most 10 lines.
+    /// The problems that qualify the answer, a line each: refused and blocked steps, commands that
+    /// were killed because Codex answered while they ran, and the last command if it failed. At
+    /// most 10 lines.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let steps = self.failed_steps.iter();
@@ -227,13 +228,31 @@ impl Report {
         let last = self.last_command_failure.as_ref();
         let last = last.filter(|step| self.outcome_of(step) == StepFailure::Failed);
         let mut lines: Vec<String> = blocked.map(|step| self.in_a_line(step)).collect();
-        if lines.len() >= PROBLEMS {
-            let more = lines.len() - (PROBLEMS - 2);
-            lines.truncate(PROBLEMS - 2);
+        let most = PROBLEMS - 2;
+        if lines.len() > most {
+            let more = lines.len() - (most - 1);
+            lines.truncate(most - 1);
             lines.push(format!("{more} more steps were refused or blocked"));
         }
+        lines.extend(self.killed_commands());
         lines.extend(last.map(|step| format!("the last command failed: {}", words(step))));
         lines
+    }
+
+    /// The line about commands that still ran when Codex answered: they end with the job. A job
+    /// that has failed says so itself, and its commands may not even have begun.
+    fn killed_commands(&self) -> Option<String> {
+        let commands = self.commands.iter();
+        let mut running = commands.filter(|command| command.status == CommandStatus::InProgress);
+        let first = running.next().filter(|_| self.failure.is_none())?;
+        let command = one_line(&without_shell(&first.command), COMMAND);
+        let more = match running.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!(
+            "still ran when Codex answered, and was killed: {command}{more}"
+        ))
     }
 
     fn in_a_line(&self, step: &FailedStep) -> String {
@@ -474,7 +493,32 @@ mod tests {
         );
         report.sandbox = None;
         report.failed_steps = vec![blocked; 50];
-        assert_eq!(report.problems().len(), PROBLEMS - 1);
+        report.commands = vec![running("make")];
+        report.last_command_failure = Some(step("make", "failed", Some(2)));
+        assert_eq!(report.problems().len(), PROBLEMS);
+    }
+
+    fn running(command: &str) -> CommandReport {
+        CommandReport {
+            command: command.to_owned(),
+            exit_code: None,
+            status: CommandStatus::InProgress,
+            output: String::new(),
+        }
+    }
+
+    #[test]
+    fn command_that_was_killed_as_codex_answered_is_a_problem() {
+        let mut report = Report {
+            commands: vec![running("bash -lc 'make all'")],
+            ..Report::default()
+        };
+        let line = "still ran when Codex answered, and was killed: make all";
+        assert_eq!(report.problems(), [line]);
+        report.commands.push(running("sleep 9"));
+        assert_eq!(report.problems(), [format!("{line} (and 1 more)")]);
+        report.failure = Some(FailureReport::default());
+        assert_eq!(report.problems(), Vec::<String>::new());
     }
 
     /// A newer program may write more fields, an older one fewer.

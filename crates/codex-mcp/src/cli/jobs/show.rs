@@ -288,7 +288,8 @@ impl<W: Write> Page<W> {
         let code = match (report.status, report.exit_code) {
             (CommandStatus::Declined, _) => "denied".to_owned(),
             (_, Some(code)) => format!("exit {code}"),
-            (_, None) => "no end".to_owned(),
+            (CommandStatus::InProgress, None) => "killed".to_owned(),
+            (CommandStatus::Completed | CommandStatus::Failed, None) => "no code".to_owned(),
         };
         let most = if self.full { usize::MAX } else { COMMAND };
         let command = shortened(&without_shell(&report.command), most);

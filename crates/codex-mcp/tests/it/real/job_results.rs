@@ -1,6 +1,7 @@
 //! The default permissions of `call_codex` jobs, and their results.
 
 use std::fs;
+use std::time::Duration;
 
 use scripted_model::{Patch, Reply, Script, Shell};
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ on_oldest_and_newest!(
     job_without_an_answer_fails,
     refused_and_failed_commands_are_listed_as_problems,
     command_blocked_at_once_is_listed_as_a_problem,
+    command_that_outlives_the_answer_is_killed_and_listed_as_a_problem,
 );
 
 impl CodexFixture {
@@ -157,6 +159,20 @@ async fn command_blocked_at_once_is_listed_as_a_problem(release: &str) {
         );
         wanted["resume_session_id"] = job["session_id"].clone();
     }
+    stage.finish_with_worker(client).await;
+}
+
+async fn command_that_outlives_the_answer_is_killed_and_listed_as_a_problem(release: &str) {
+    let sleep = Shell::new("exec sleep 1000").waiting(Duration::from_millis(250));
+    let script = Script::new().otherwise([Reply::shell(sleep), Reply::say("It runs.")]);
+    let stage = CodexFixture::for_jobs(release, script, "", "").await;
+    let mut client = stage.client(&[]).await;
+    let job = stage.job(&mut client, json!({})).await;
+    assert_eq!(job["status"], "completed", "{job:#}");
+    let told = "still ran when Codex answered, and was killed: exec sleep 1000";
+    assert_eq!(strings(&job["problems"]), [told], "{job:#}");
+    let page = stage.jobs(&["show", job["job_id"].as_str().unwrap()]).await;
+    assert!(page.contains("killed   $ exec sleep 1000"), "{page}");
     stage.finish_with_worker(client).await;
 }
 
