@@ -68,7 +68,7 @@ pub struct Report {
     /// Why git could not report all changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes_incomplete: Option<String>,
-    /// Codex's warnings.
+    /// Codex's warnings, and the notifications of the end that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The end of Codex's stderr; only in jobs of older releases, where each job had its own
@@ -99,6 +99,9 @@ const PROBLEMS: usize = 10;
 
 /// The limit of a command in a problem, in bytes.
 const COMMAND: usize = 200;
+
+/// The limit of a line about a failed notification, in bytes.
+const NOTIFICATION: usize = 400;
 
 /// `COMMAND: REASON (exit code N)`.
 fn words(step: &FailedStep) -> String {
@@ -253,6 +256,23 @@ impl Report {
         Some(format!(
             "still ran when Codex answered, and was killed: {command}{more}"
         ))
+    }
+
+    /// The notifications of the end that failed, a line each.
+    #[must_use]
+    pub fn failed_notifications(&self) -> Vec<String> {
+        let deliveries = self.notified.as_ref().and_then(Value::as_array);
+        let failed = |delivery: &Value| {
+            let text = |name| delivery.get(name).and_then(Value::as_str);
+            let (to, error) = (text("to")?, text("error")?);
+            let words = format!("cannot notify {to}: {error}");
+            Some(one_line(&words, NOTIFICATION))
+        };
+        deliveries
+            .into_iter()
+            .flatten()
+            .filter_map(failed)
+            .collect()
     }
 
     fn in_a_line(&self, step: &FailedStep) -> String {
@@ -519,6 +539,23 @@ mod tests {
         assert_eq!(report.problems(), [format!("{line} (and 1 more)")]);
         report.failure = Some(FailureReport::default());
         assert_eq!(report.problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn failed_notifications_are_told() {
+        let report = Report {
+            notified: Some(json!([
+                { "to": "mail:lead" },
+                { "to": "command:false", "error": "it exited\nwith code 1" },
+            ])),
+            ..Report::default()
+        };
+        assert_eq!(
+            report.failed_notifications(),
+            ["cannot notify command:false: it exited with code 1"]
+        );
+        let none = Report::default().failed_notifications();
+        assert_eq!(none, Vec::<String>::new());
     }
 
     /// A newer program may write more fields, an older one fewer.

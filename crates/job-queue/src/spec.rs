@@ -16,6 +16,7 @@ use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
 use common::json::as_word;
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::notifier::Notifier;
+use goal_run::notify::{NotifierCheck, UnusableNotifier};
 use safe_files::directory::resolved;
 use safe_files::off_runtime::OffRuntimeError;
 use serde_json::{Map, Value};
@@ -159,6 +160,9 @@ pub enum BadJobSpec {
     /// The configuration of a run is nested so deeply that a worker could not read it.
     #[error("config is nested too deeply; write its keys with dots, as in \"features.apps\"")]
     Nesting,
+    /// A notifier cannot work.
+    #[error(transparent)]
+    Notifier(#[from] UnusableNotifier),
     /// There are too many retries.
     #[error("retry must be at most {MOST_RETRIES}")]
     Retry,
@@ -390,7 +394,21 @@ impl Submitter {
         }
         let criteria = Criteria::default();
         self.bounds.check_run(&criteria, &settings.notify, false)?;
+        self.check_notifiers(&settings.notify, cwd)?;
         Ok(settings)
+    }
+
+    /// Checks that the notifiers can work, as far as this machine knows before.
+    fn check_notifiers(&self, notify: &[Notifier], cwd: &Path) -> Result<(), UnusableNotifier> {
+        let check = NotifierCheck {
+            team: self.team.clone(),
+            atm_home: self.atm_home.clone(),
+            directory: cwd.to_owned(),
+        };
+        match self.scope {
+            StoreScope::Here => check.check(notify),
+            StoreScope::Anywhere => Ok(()),
+        }
     }
 
     /// The requested sandbox, or else that of our own configuration, unless a profile decides.

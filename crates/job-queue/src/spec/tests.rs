@@ -75,6 +75,27 @@ fn spec_takes_precedence_over_settings() {
     assert_eq!(request.effort.as_deref(), Some("xhigh"));
 }
 
+#[test]
+fn notifier_that_cannot_work_is_refused_where_the_job_runs_here() {
+    let (_directory, plain) = spec();
+    let of = |scope, notifier: &str| {
+        let spec = JobSpec {
+            notify: vec![notifier.parse().unwrap()],
+            ..plain.clone()
+        };
+        submitter(scope).request(spec, None)
+    };
+    assert!(of(StoreScope::Here, "command:true").is_ok());
+    let refused = of(StoreScope::Here, "command:/nope/x").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "notify: command:/nope/x cannot work: there is no program /nope/x; install it, or write \
+         its path"
+    );
+    // Another machine may have the program.
+    assert!(of(StoreScope::Anywhere, "command:/nope/x").is_ok());
+}
+
 /// A profile that is narrower than our own configuration stays in force.
 #[test]
 fn profile_and_config_of_a_job_take_precedence_over_settings() {

@@ -146,6 +146,8 @@ pub(super) async fn notify_end(
 ) {
     let told = notifications::of_call(job, &worker.options, ending, done, cancel).await;
     done.report.notified = told;
+    let failed = done.report.failed_notifications();
+    done.report.warnings.extend(failed);
 }
 
 /// Sends the notifications of a job that was given up, unless it runs again.

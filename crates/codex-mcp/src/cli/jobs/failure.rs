@@ -99,6 +99,9 @@ fn in_words(error: &JobsError) -> String {
         BadJobSpec::Run(error) => error.at_a_shell(),
         BadJobSpec::TooManyImages => format!("--image: there may be {MOST_IMAGES} at most"),
         BadJobSpec::Image(error) => format!("--image: {error}"),
+        BadJobSpec::Notifier(error) => {
+            format!("--notify {} cannot work: {}", error.notifier, error.why)
+        }
         BadJobSpec::AddDirMissing(directory) => {
             format!("--add-dir: there is no directory {}", directory.display())
         }

@@ -395,12 +395,17 @@ fn print(job: &Job, form: OutputForm, of: usize) -> Result<(), Failure> {
             &with_thread_id(job_json::record(job, &[])).to_string(),
         )?);
     }
+    let report = job_json::report_of(job);
+    let mut warnings = report.failed_notifications();
+    if job.summary.state == JobState::Completed {
+        warnings.extend(report.problems());
+    }
+    for warning in warnings {
+        let id = short(&job.summary.id);
+        complain("warning", &format!("{id} {}", visible_line(&warning)));
+    }
     if job.summary.state != JobState::Completed {
         return Ok(());
-    }
-    for problem in job_json::report_of(job).problems() {
-        let id = short(&job.summary.id);
-        complain("warning", &format!("{id} {}", visible_line(&problem)));
     }
     if of > 1 {
         let Job { summary, .. } = job;

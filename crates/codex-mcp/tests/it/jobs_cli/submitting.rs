@@ -426,7 +426,7 @@ async fn resumed_job_goes_without_settings_that_were_masked() {
             "mcp_servers.x.env": { "API_KEY": "hunter2hunter2" },
             "model_verbosity": "low",
         },
-        "notify": ["webhook:https://hooks.slack.com/services/T0/B0/s3cret", "desktop"],
+        "notify": ["webhook:https://hooks.slack.com/services/T0/B0/s3cret", "command:true"],
     });
     let id = stage
         .submit(Request {
@@ -448,5 +448,5 @@ async fn resumed_job_goes_without_settings_that_were_masked() {
     let resumed = stage.printed(&output.stdout).await;
     let settings = resumed.request.settings.unwrap();
     assert_eq!(settings["config"], json!({ "model_verbosity": "low" }));
-    assert_eq!(settings["notify"], json!(["desktop"]));
+    assert_eq!(settings["notify"], json!(["command:true"]));
 }

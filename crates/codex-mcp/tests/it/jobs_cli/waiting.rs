@@ -104,6 +104,22 @@ async fn all_steps_of_a_short_job_are_printed_before_its_end() {
 }
 
 #[tokio::test]
+async fn wait_warns_of_notifications_that_failed() {
+    let stage = JobsFixture::new().await;
+    let failed = json!([{ "to": "command:false", "error": "it failed" }]);
+    for ending in [Ending::Completed, Ending::Failed] {
+        let id = stage.queued("p").await;
+        let claim = stage.claim().await;
+        let mut result = report();
+        result["notified"] = failed.clone();
+        stage.finish(&claim, ending, result).await;
+        let output = stage.run(&["wait", short(&id)]);
+        let told = format!("{} cannot notify command:false: it failed", short(&id));
+        assert!(output.stderr.contains(&told), "{}", output.stderr);
+    }
+}
+
+#[tokio::test]
 async fn wait_times_out_and_the_job_continues() {
     let stage = JobsFixture::new().await;
     let id = stage.queued("p").await;

@@ -351,7 +351,15 @@ async fn end_of_a_job_is_notified(release: &str) {
     .unwrap();
     let command = format!("command:sh {}", script.display());
     let name = [
-        "submit", "--wait", "--name", "make it", "--notify", &command, "work",
+        "submit",
+        "--wait",
+        "--name",
+        "make it",
+        "--notify",
+        &command,
+        "--notify",
+        "command:false",
+        "work",
     ];
     assert_eq!(stage.jobs(&name).await, "Done.\n");
     let told = fs::read_to_string(told).unwrap();
@@ -367,6 +375,11 @@ async fn end_of_a_job_is_notified(release: &str) {
         .jobs(&["show", "--json", result["job_id"].as_str().unwrap()])
         .await;
     let job: Value = serde_json::from_str(&job).unwrap();
-    assert_eq!(job["metadata"]["notified"], json!([{ "to": command }]));
+    let notified = &job["metadata"]["notified"];
+    assert_eq!(notified[0], json!({ "to": command }));
+    assert_eq!(notified[1]["to"], "command:false");
+    let warnings = strings(&job["warnings"]);
+    let is_named = |text: &&str| text.starts_with("cannot notify command:false: ");
+    assert!(warnings.iter().any(is_named), "{job:#}");
     stage.until_processes_end().await;
 }
