@@ -58,6 +58,9 @@ fn default_text(kind: PromptKind) -> &'static str {
     }
 }
 
+/// The only line of an empty list of what is missing or went wrong.
+const NOTHING: &str = "nothing in particular";
+
 /// A placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placeholder {
@@ -162,16 +165,17 @@ impl Inserts<'_> {
         match placeholder {
             Placeholder::Task => self.task.to_owned(),
             Placeholder::Repo => self.repo.to_owned(),
-            Placeholder::Criteria => listed(self.criteria),
-            Placeholder::Missing => listed(self.missing),
-            Placeholder::Errors => listed(self.errors),
+            Placeholder::Criteria => listed(self.criteria, "the task is done"),
+            Placeholder::Missing => listed(self.missing, NOTHING),
+            Placeholder::Errors => listed(self.errors, NOTHING),
             Placeholder::Turn => self.turn.to_string(),
             Placeholder::MaxTurns => self.max_turns.to_string(),
         }
     }
 }
 
-fn listed(lines: &[String]) -> String {
+/// A list, or `none` as its only line if it is empty.
+fn listed(lines: &[String], none: &str) -> String {
     let mut list = BoundedText::default();
     for line in lines {
         if !list.is_empty() {
@@ -181,7 +185,7 @@ fn listed(lines: &[String]) -> String {
         list.push(line, INSERT_LIMIT);
     }
     match list.is_empty() {
-        true => "- nothing in particular".to_owned(),
+        true => format!("- {none}"),
         false => list.as_str().to_owned(),
     }
 }
@@ -314,6 +318,13 @@ mod tests {
         let text = "{{{turn}/{max_turns}}} {task}{missing}";
         let filled = fill(PromptKind::Initial, Some(text), &only("T"));
         assert_eq!(filled, "{3/9} T- nothing in particular");
+    }
+
+    #[test]
+    fn prompt_without_criteria_asks_for_the_whole_task() {
+        let filled = fill(PromptKind::Initial, None, &only("T"));
+        let told = "You are done when all of this holds:\n- the task is done\n";
+        assert!(filled.contains(told), "{filled}");
     }
 
     #[test]
