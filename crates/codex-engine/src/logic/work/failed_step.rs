@@ -23,7 +23,7 @@ pub struct FailedStep {
     /// The exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The last line of its output, or why it was refused.
+    /// The line of its output that reports the error, or why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -76,7 +76,7 @@ impl FailedStep {
                     what: bounded(command, COMMAND_LIMIT),
                     outcome,
                     exit_code: *exit_code,
-                    reason: last_line(aggregated_output),
+                    reason: error_line(aggregated_output),
                 })
             }
             WorkItem::FileChange {
@@ -137,6 +137,14 @@ fn by_output(output: &str) -> StepFailure {
     }
 }
 
+/// The line of a command's output that reports the error: the first that git and other programs
+/// mark as one, as advice may follow it, or else the last.
+fn error_line(output: &str) -> Option<String> {
+    let is_error = |text: &&str| text.starts_with("fatal:") || text.starts_with("error:");
+    let marked = output.lines().find(is_error);
+    marked.map(line).or_else(|| last_line(output))
+}
+
 /// The last line of an output: programs report the error last.
 fn last_line(output: &str) -> Option<String> {
     let last = output.lines().rev().find(|text| !text.trim().is_empty());
@@ -175,6 +183,28 @@ mod tests {
         let refused = of(command(None, "declined", "")).unwrap();
         assert_eq!(refused.outcome, StepFailure::Refused);
         assert_eq!(refused.reason, None);
+    }
+
+    #[test]
+    fn marked_error_is_the_reason_rather_than_the_advice_after_it() {
+        let reason = |output: &str| of(command(Some(128), "failed", output)).unwrap().reason;
+        let no_remote = "Checking.\nfatal: 'origin' does not appear to be a git repository\n\
+                         fatal: Could not read from remote repository.\n\n\
+                         Please make sure you have the correct access rights\n\
+                         and the repository exists.\n";
+        assert_eq!(
+            reason(no_remote).as_deref(),
+            Some("fatal: 'origin' does not appear to be a git repository")
+        );
+        let rejected = "error: failed to push some refs\nhint: Updates were rejected\n";
+        assert_eq!(
+            reason(rejected).as_deref(),
+            Some("error: failed to push some refs")
+        );
+        assert_eq!(
+            reason("no error: fine\n3 failed\n").as_deref(),
+            Some("3 failed")
+        );
     }
 
     #[test]
