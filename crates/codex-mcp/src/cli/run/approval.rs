@@ -1,5 +1,6 @@
 //! Answers to Codex's approval requests at a shell.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ const READ_ONLY: &str = "\
 The sandbox is read-only here, and what is asked for has to be written.
   Go on with --sandbox workspace-write, for this run and its thread? [y/N]";
 
+/// The advice where questions are declined because nobody can be asked.
+pub(super) const NO_TERMINAL: &str = "Codex's questions are declined, as there is no terminal to \
+    ask you; --approve always allows what it asks for";
+
 /// The output for questions to a person.
 pub(super) trait Dialog {
     /// Shows lines that stay.
@@ -39,17 +44,29 @@ pub(super) trait Dialog {
 /// Answers approval requests, by policy or by asking a person.
 pub(super) struct Approver {
     approve: Approve,
+    /// Whether nobody has chosen the policy.
+    is_default: bool,
+    /// Whether a question was declined because there is no terminal.
+    missed_terminal: Cell<bool>,
     /// The lines that the person types, used by one question at a time. No line is read before the
     /// first question.
     person: Mutex<Option<mpsc::Receiver<String>>>,
 }
 
 impl Approver {
-    pub(super) fn new(approve: Approve) -> Self {
+    /// Answers by the policy that the user has chosen, or else by the usual one.
+    pub(super) fn new(chosen: Option<Approve>, usual: Approve) -> Self {
         Self {
-            approve,
+            approve: chosen.unwrap_or(usual),
+            is_default: chosen.is_none(),
+            missed_terminal: Cell::new(false),
             person: Mutex::new(None),
         }
+    }
+
+    /// Whether a question was declined because there is no terminal.
+    pub(super) fn missed_terminal(&self) -> bool {
+        self.missed_terminal.get()
     }
 
     /// Decides on an approval request, by the time `until` at the latest.
@@ -61,7 +78,12 @@ impl Approver {
     ) -> (DecidedBy, Decision) {
         match self.approve {
             Approve::Always => (DecidedBy::Settings, Decision::Accept),
-            Approve::Never => (DecidedBy::Settings, Decision::Decline),
+            Approve::Never => {
+                if self.is_default && !self.missed_terminal.replace(true) {
+                    dialog.put(&format!("  {NO_TERMINAL}"));
+                }
+                (DecidedBy::Settings, Decision::Decline)
+            }
             Approve::Ask => self.ask(ask, until, dialog).await,
         }
     }

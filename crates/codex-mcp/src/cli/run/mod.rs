@@ -43,7 +43,7 @@ use super::services::Identity;
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::{alerts, injected_servers, log, runtime};
-use approval::Approver;
+use approval::{Approver, NO_TERMINAL};
 use failure::Failure;
 use present::RunReport;
 use resume::{Continuation, Purpose};
@@ -350,7 +350,8 @@ async fn work(
     let mut spec = spec.clone();
     spec.settings.thread.cwd = Some(inspector.top().to_owned());
     spec.settings = defaults.apply(spec.settings).await;
-    let show = RunDisplay::new(Approver::new(spec.approve), spec.limits.turns());
+    let approver = Approver::new(args.approve, spec.approve);
+    let show = RunDisplay::new(approver, spec.limits.turns());
     let evidence = evidence(args, config, inspector.top())?;
     // From here on, no path may return before `finish`.
     let (submodules, not_noted) = inspector.submodules().await;
@@ -377,6 +378,12 @@ async fn work(
         Ok(done) => Ok(done.with_cause(cause, Caller::Shell)),
         Err(error) => Err(error.with_cause(cause).for_caller(Caller::Shell)),
     };
+    if let Ok(done) = &mut driven
+        && show.missed_terminal()
+        && done.outcome.reason.is_some()
+    {
+        done.outcome.hint = done.outcome.hint.or(Some(NO_TERMINAL));
+    }
     engine.shut_down().await;
     // Processes of Codex may have run until now.
     let mut restored = submodules.finish().await;

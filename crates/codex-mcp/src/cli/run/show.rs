@@ -74,6 +74,11 @@ impl RunDisplay {
         }
     }
 
+    /// Whether a question was declined because there is no terminal.
+    pub(super) fn missed_terminal(&self) -> bool {
+        self.approver.missed_terminal()
+    }
+
     fn say(&self, what: &str) {
         self.progress.borrow_mut().say(what);
     }

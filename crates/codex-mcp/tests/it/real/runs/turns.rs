@@ -238,6 +238,8 @@ async fn unapproved_command_is_denied_and_reported(release: &str) {
     let denied = first["denied"][0].as_str().unwrap();
     assert!(denied.contains("touch a.txt"), "{first:#}");
     assert!(ran.stderr.contains("denied   "), "{}", ran.stderr);
+    let advice = "declined, as there is no terminal to ask you; --approve always allows";
+    assert_eq!(ran.stderr.matches(advice).count(), 1, "{}", ran.stderr);
     fs::remove_file(stage.file("a.txt")).unwrap();
     let args = ["x", "--until", "files=a.txt", "--approve", "always"];
     stage.run(&args).await.assert_done(&["initial"]);
