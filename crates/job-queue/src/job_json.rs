@@ -14,13 +14,17 @@ use super::run::result;
 use super::store::{Job, JobStore, JobSummary, Ownership, PromptText, Question, StoreError};
 use crate::logic::{Cancellation, JobId, JobState, Wait};
 
+/// How many of the first events are searched for that of the thread. In a run, warnings come before
+/// it.
+const BEGINNING: u32 = 30;
+
 /// A whole job, as `call_status` returns it. Moments are RFC 3339 in UTC, durations are
 /// milliseconds.
 ///
 /// - `metadata` is the job's [`Report`], and `null` before the end.
 /// - `response` is Codex's final message.
 /// - `sandbox` is the requested mode, `sandbox_in_force` the effective one: it is known once a
-///   call has ended, or where a mode was requested.
+///   call has ended, or where a mode was requested. [`record_with_sandbox`] knows it earlier.
 /// - `questions` are Codex's open questions.
 /// - `waits_until` and `waits_for` are set while the job waits in the queue until a moment, for
 ///   instance for the reset of a usage limit.
@@ -87,6 +91,47 @@ pub fn record(job: &Job, questions: &[Question]) -> Value {
         }
     }
     record
+}
+
+/// The same, with the sandbox in force from the beginning of the thread on.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub async fn record_with_sandbox(
+    store: &JobStore,
+    job: &Job,
+    questions: &[Question],
+) -> Result<Value, StoreError> {
+    let mut record = record(job, questions);
+    let sandbox = sandbox_in_force(store, job).await?;
+    if let Some(members) = record.as_object_mut() {
+        members.insert("sandbox_in_force".to_owned(), sandbox.into());
+    }
+    Ok(record)
+}
+
+/// The effective sandbox of a job: that of its report, the requested one, or else the one with
+/// which its thread has begun.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub async fn sandbox_in_force(store: &JobStore, job: &Job) -> Result<Option<String>, StoreError> {
+    let known = report_of(job)
+        .sandbox
+        .or_else(|| job.request.sandbox.clone());
+    // A later attempt may have another one, and its events are not the first.
+    if known.is_some() || job.attempts != 1 {
+        return Ok(known);
+    }
+    let first = store.events(&job.summary.id, 0, BEGINNING).await?;
+    let begun = first
+        .iter()
+        .find(|event| ["thread.started", "codex-mcp/thread"].contains(&event.kind.as_str()));
+    let data: Option<Value> = begun.and_then(|event| serde_json::from_str(&event.data).ok());
+    let sandbox = data.as_ref().and_then(|data| data.get("sandbox"));
+    Ok(sandbox.and_then(Value::as_str).map(str::to_owned))
 }
 
 /// The settings of a call, with its notifiers as they are displayed: without secret paths.

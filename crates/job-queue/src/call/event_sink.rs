@@ -56,10 +56,10 @@ impl<'a> EventSink<'a> {
         lock(&self.digest).warnings.extend(warning);
     }
 
-    /// Reports the ID of the thread.
-    pub(super) fn session(&mut self, thread: &ThreadId) {
+    /// Reports the ID of the thread, and its sandbox.
+    pub(super) fn session(&mut self, thread: &ThreadId, sandbox: Option<&str>) {
         (self.on_update)(CallUpdate::Session(thread));
-        self.record(&json!({ "type": "thread.started", "thread_id": thread }));
+        self.record(&json!({ "type": "thread.started", "thread_id": thread, "sandbox": sandbox }));
     }
 
     /// The digest, for the reader of events to fill.

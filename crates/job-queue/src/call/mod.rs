@@ -284,7 +284,7 @@ impl Call<'_> {
             }
         };
         self.sandbox = sandbox.or_else(|| opened.sandbox.and_then(as_word));
-        self.sink.session(&opened.thread);
+        self.sink.session(&opened.thread, self.sandbox.as_deref());
         self.sink.warn(opened.warning());
         let ending = self.run_turn(&opened, &mut events, directives).await;
         self.leaves_threads |= events.has_subagents();

@@ -73,12 +73,14 @@ impl Args {
             _ => Vec::new(),
         };
         if self.json {
-            output::json(&with_thread_id(job_json::record(&job, &questions)))?;
+            let record = job_json::record_with_sandbox(jobs.store().await?, &job, &questions);
+            output::json(&with_thread_id(record.await?))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut page = Page {
             out: output::stdout(),
             full: self.full,
+            sandbox: job_json::sandbox_in_force(jobs.store().await?, &job).await?,
         };
         page.job(&job, &questions)?;
         page.out.flush()?;
@@ -90,6 +92,8 @@ impl Args {
 struct Page<W> {
     out: Output<W>,
     full: bool,
+    /// The sandbox in force, if it is known.
+    sandbox: Option<String>,
 }
 
 impl<W: Write> Page<W> {
@@ -192,7 +196,9 @@ impl<W: Write> Page<W> {
     fn settings(&mut self, job: &Job) -> Result<(), Failure> {
         let request = &job.request;
         self.optional_line("Model", request.model_override.as_deref())?;
-        self.line("Sandbox", &sandbox(job))?;
+        let sandbox = self.sandbox.clone();
+        let sandbox = sandbox.unwrap_or_else(|| configured_sandbox(job).to_owned());
+        self.line("Sandbox", &sandbox)?;
         self.optional_line("Effort", request.effort.as_deref())?;
         self.optional_line("Profile", request.profile.as_deref())?;
         self.optional_line("Resumes", request.resume_session_id.as_deref())?;
@@ -355,13 +361,11 @@ impl<W: Write> Page<W> {
     }
 }
 
-/// The sandbox that the report names, or else the requested one.
-fn sandbox(job: &Job) -> String {
-    let in_force = job_json::report_of(job).sandbox;
-    match in_force.or_else(|| job.request.sandbox.clone()) {
-        Some(sandbox) => sandbox,
-        None if job.request.run.is_some() => "that of Codex's configuration".to_owned(),
-        None => "that of Codex's configuration, else workspace-write".to_owned(),
+/// The sandbox of a job that has none yet.
+fn configured_sandbox(job: &Job) -> &'static str {
+    match job.request.run {
+        Some(_) => "that of Codex's configuration",
+        None => "that of Codex's configuration, else workspace-write",
     }
 }
 

@@ -177,6 +177,24 @@ async fn completed_job_with_problems_has_a_mark() {
 }
 
 #[tokio::test]
+async fn sandbox_of_a_running_job_is_that_of_its_thread() {
+    let stage = JobsFixture::new().await;
+    let id = stage.queued("p").await;
+    let claim = stage.claim().await;
+    let page = stage.stdout_of(&["show", id.as_str()]);
+    assert!(
+        page.contains("Sandbox   that of Codex's configuration"),
+        "{page}"
+    );
+    let begun = json!({ "type": "thread.started", "thread_id": SESSION, "sandbox": "read-only" });
+    stage.append(&claim, &[begun]).await;
+    let page = stage.stdout_of(&["show", id.as_str()]);
+    assert!(page.contains("Sandbox   read-only\n"), "{page}");
+    let record = stage.json(&["show", "--json", id.as_str()]);
+    assert_eq!(record["sandbox_in_force"], "read-only");
+}
+
+#[tokio::test]
 async fn unknown_state_is_refused_with_the_known_states() {
     let stage = JobsFixture::new().await;
     for none in ["ended", "interrupted"] {

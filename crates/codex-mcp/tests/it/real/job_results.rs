@@ -61,6 +61,10 @@ async fn call_codex_without_sandbox_writes_and_records_no_trust(release: &str) {
     assert_eq!(job["status"], "completed", "{job:#}");
     assert_eq!(job["sandbox"], Value::Null);
     assert_eq!(job["sandbox_in_force"], "workspace-write");
+    let id = job["job_id"].as_str().unwrap();
+    let events = stage.jobs(&["logs", "--json", id]).await;
+    let begun = events.lines().find(|line| line.contains("thread.started"));
+    assert!(begun.unwrap().contains("workspace-write"), "{events}");
     assert_eq!(fs::read_to_string(stage.file("made.txt")).unwrap(), "x\n");
     assert_eq!(stage.codex_config(), before);
     let page = stage.jobs(&["show", job["job_id"].as_str().unwrap()]).await;

@@ -91,7 +91,8 @@ impl StatusQuery {
             questions,
             no_worker,
         } = looked;
-        let mut record = job_json::record(&job, &questions);
+        let store = jobs.store().await?;
+        let mut record = job_json::record_with_sandbox(store, &job, &questions).await?;
         if let Some(members) = record.as_object_mut() {
             if self.tail > 0 {
                 let events = jobs.tail(&self.id, self.tail).await?;
