@@ -32,6 +32,9 @@ The sandbox is read-only here, and what is asked for has to be written.
 pub(super) const NO_TERMINAL: &str = "Codex's questions are declined, as there is no terminal to \
     ask you; --approve always allows what it asks for";
 
+/// The answers to a question.
+const ALLOW: &str = "  Allow it? y: yes, a: yes, also for similar ones, n: no";
+
 /// The output for questions to a person.
 pub(super) trait Dialog {
     /// Shows lines that stay.
@@ -110,11 +113,9 @@ impl Approver {
         if io::stdin().is_terminal() {
             discard_typed_lines(lines).await;
         }
-        let question = approval_text::question(ask);
+        dialog.put(&approval_text::question(ask));
         loop {
-            dialog.put(&format!(
-                "{question}\n  Allow it? y: yes, a: yes, also for similar ones, n: no"
-            ));
+            dialog.put(ALLOW);
             let answer = match line(lines, until, dialog).await {
                 TypedLine::Typed(answer) => answer,
                 TypedLine::Closed => return (DecidedBy::Nobody, Decision::Decline),
@@ -127,7 +128,10 @@ impl Approver {
                 "y" | "yes" => Decision::Accept,
                 "a" | "always" => Decision::AcceptForSession,
                 "n" | "no" => Decision::Decline,
-                _ => continue,
+                _ => {
+                    dialog.put("  Type y, a or n, then Enter.");
+                    continue;
+                }
             };
             return (DecidedBy::Terminal, decision);
         }

@@ -29,6 +29,7 @@ async fn approval_is_asked_on_the_terminal() {
     assert!(!stage.file("asked.txt").exists());
     terminal.types("what?\n");
     terminal.seen.clear();
+    let terminal = terminal.shows("Type y, a or n, then Enter.").await;
     let mut terminal = terminal.shows("Allow it?").await;
     terminal.types("y\n");
     let (seen, code) = terminal.ends().await;
