@@ -209,7 +209,11 @@ impl<W: Write> Page<W> {
             .collect();
         self.optional_line("Pictures", Some(images.join(", ").as_str()))?;
         let limit = Duration::from_millis(request.timeout_ms.into());
-        self.line("Limit", &took(limit))
+        match request.run {
+            // A run shows its own limits, which its worker's time exceeds.
+            Some(_) => Ok(()),
+            None => self.line("Limit", &took(limit)),
+        }
     }
 
     fn report(&mut self, report: &Report) -> Result<(), Failure> {
@@ -273,6 +277,8 @@ impl<W: Write> Page<W> {
         let kept = u64::try_from(report.commands.len()).unwrap_or(u64::MAX);
         match report.evidence.commands.saturating_sub(kept) {
             0 => {}
+            // The evidence of a run is a file.
+            _ if report.run.is_some() => {}
             more => lines.push(format!("and {more} that are not kept")),
         }
         self.lines("Commands", &lines)
