@@ -94,6 +94,8 @@ pub fn ended(record: &TurnRecord) -> String {
     };
     let end = match record.end {
         "completed" => String::new(),
+        // Codex has reported an error; its process need not have ended.
+        "exit" => ", failed".to_owned(),
         end => format!(", {}", end.replace('_', " ")),
     };
     format!("  {steps}{end}")

@@ -161,7 +161,7 @@ impl FailureClass {
             ),
             Self::Exit => (
                 "exit",
-                "Correct what Codex says; `codex-mcp doctor --codex-bin PATH` shows whether the Codex at PATH works.",
+                "The message is Codex's own: resolve what it names, or submit it again. `codex-mcp doctor --codex-bin PATH` shows whether the Codex at PATH works.",
             ),
             Self::Signal => (
                 "signal",
