@@ -10,7 +10,7 @@ use host_process::logic::handshake::{Door, SessionAct};
 use work_board::{NewSession, Prompted};
 
 use crate::app::App;
-use crate::forms::{Done, Fields, answer_of, field, respond};
+use crate::forms::{ANSWER, Done, Fields, answer_of, check_names, field, respond};
 use crate::refusal::Refusal;
 
 pub(crate) async fn answer(
@@ -20,6 +20,7 @@ pub(crate) async fn answer(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &ANSWER)?;
         let question = field(&fields, "question")?;
         let response = answer_of(&fields)?;
         app.board
@@ -37,6 +38,7 @@ pub(crate) async fn prompt(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &["text"])?;
         let text = field(&fields, "text")?.to_owned();
         let words = match app.board.prompt(&id, text).await? {
             Prompted::Steered => "Added to the turn.",
@@ -93,6 +95,7 @@ pub(crate) async fn start(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &["prompt", "directory", "sandbox", "approvals"])?;
         let text = |name| field(&fields, name).map(str::to_owned);
         let new = NewSession {
             prompt: text("prompt")?,
@@ -111,6 +114,7 @@ pub(crate) async fn resume(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &["thread", "directory"])?;
         let thread = field(&fields, "thread")?;
         let directory = field(&fields, "directory").ok();
         Ok(begun(app.board.resume(thread, directory).await?))
@@ -124,6 +128,7 @@ pub(crate) async fn send_mail(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &["to", "text"])?;
         let to = field(&fields, "to")?.parse();
         let to = to.map_err(|error: BadName| Refusal::Wrong(error.to_string()))?;
         let text = field(&fields, "text")?.to_owned();

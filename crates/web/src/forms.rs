@@ -7,10 +7,18 @@ use axum::Json;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use codex_engine::logic::action::Decision;
+use common::nearest::nearest;
+use common::text::one_line;
 use job_queue::service::Response as Answer;
 use serde_json::{Map, json};
 
 use crate::refusal::Refusal;
+
+/// The longest part of an unknown field's name in a message, in bytes.
+const SHOWN: usize = 60;
+
+/// The fields of an answer, see [`check_names`].
+pub(crate) const ANSWER: [&str; 4] = ["question", "decision", "answer.FIELD", "other.FIELD"];
 
 /// The response to a form: JSON for the script and for programs, or the page again for a form
 /// without script.
@@ -63,6 +71,27 @@ pub(crate) fn respond(done: Result<Done, Refusal>, headers: &HeaderMap) -> Respo
 /// place of a choice.
 pub(crate) type Fields = HashMap<String, String>;
 
+/// Refuses a field that the form does not have. If it were ignored, a misspelt criterion would be lost.
+/// `FIELD` in a known name stands for any text.
+pub(crate) fn check_names(fields: &Fields, known: &[&str]) -> Result<(), Refusal> {
+    let is_known = |name: &str| {
+        known.iter().any(|known| match known.strip_suffix("FIELD") {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == *known,
+        })
+    };
+    let unknown = fields.keys().filter(|name| !is_known(name)).min();
+    let Some(unknown) = unknown else {
+        return Ok(());
+    };
+    let advice = match nearest(unknown, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    let shown = one_line(unknown, SHOWN);
+    Err(Refusal::Wrong(format!("unknown field `{shown}`; {advice}")))
+}
+
 pub(crate) fn field<'a>(fields: &'a Fields, name: &'static str) -> Result<&'a str, Refusal> {
     let value = fields.get(name).map(String::as_str).unwrap_or_default();
     match value.trim().is_empty() {
@@ -92,6 +121,26 @@ pub(crate) fn answer_of(fields: &Fields) -> Result<Answer, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_field_is_refused_with_a_tip() {
+        let refused = |name: &str, known: &[&str]| {
+            let fields = Fields::from([(name.to_owned(), "on".to_owned())]);
+            check_names(&fields, known).map_err(|refusal| refusal.to_string())
+        };
+        let run = ["task", "review"];
+        let tip = |words: &str| -> Result<(), String> { Err(words.to_owned()) };
+        assert_eq!(refused("review", &run), Ok(()));
+        let misspelt = tip("unknown field `reviw`; did you mean `review`?");
+        assert_eq!(refused("reviw", &run), misspelt);
+        assert_eq!(
+            refused("zzz", &run),
+            tip("unknown field `zzz`; there are task, review")
+        );
+        assert_eq!(refused("answer.colour", &ANSWER), Ok(()));
+        let bare = tip("unknown field `answer`; did you mean `answer.FIELD`?");
+        assert_eq!(refused("answer", &ANSWER), bare);
+    }
 
     #[test]
     fn text_beside_a_choice_counts_if_it_is_not_empty() {

@@ -12,8 +12,22 @@ use serde_json::{Map, Value, json};
 use work_board::NewRun;
 
 use crate::app::App;
-use crate::forms::{Done, Fields, answer_of, field, respond};
+use crate::forms::{ANSWER, Done, Fields, answer_of, check_names, field, respond};
 use crate::refusal::{NO_JOB, Refusal};
+
+/// The fields of a form that starts a run.
+const RUN: [&str; 10] = [
+    "task",
+    "directory",
+    "sandbox",
+    "files",
+    "commits",
+    "command",
+    "clean",
+    "pushed",
+    "pr",
+    "review",
+];
 
 async fn find(app: &App, id: &str) -> Result<JobId, Refusal> {
     app.board.jobs.find(id).await?.ok_or(NO_JOB)
@@ -26,6 +40,7 @@ pub(crate) async fn answer(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &ANSWER)?;
         let job = find(&app, &id).await?;
         let question = field(&fields, "question")?;
         let response = answer_of(&fields)?;
@@ -44,6 +59,7 @@ pub(crate) async fn steer(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &["text"])?;
         let job = find(&app, &id).await?;
         let text = field(&fields, "text")?.to_owned();
         app.board.jobs.service().steer(&job, text).await?;
@@ -86,6 +102,7 @@ pub(crate) async fn start_run(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = async {
+        check_names(&fields, &RUN)?;
         let text = |name| field(&fields, name).map(str::to_owned);
         let new = NewRun {
             task: text("task")?,

@@ -142,6 +142,13 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
         assert_eq!(refused.status, 400, "{refused:?}");
         assert!(refused.body.contains(why), "{refused:?}");
     }
+    let misspelt = [&fields[..], &[("reviw", "on")][..]].concat();
+    let refused = web.post("/runs", &misspelt).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(
+        refused.body.contains("did you mean `review`?"),
+        "{refused:?}"
+    );
     let started = web.post("/runs", &fields).await;
     assert_eq!(started.status, 200, "{started:?}");
     let address = started.json()["address"].as_str().unwrap().to_owned();
