@@ -14,8 +14,10 @@ pub struct ThreadRecord {
     /// Its ID.
     pub thread: String,
     /// The state of its session, as sessions have it. Without one, `active` while a server or a job has
-    /// it, else `ended` or `interrupted`.
+    /// it, else `ended`.
     pub status: String,
+    /// The state of its last turn.
+    pub last_turn: Option<String>,
     /// The ID of the session that has it.
     pub session: Option<String>,
     /// When it was used last.

@@ -133,7 +133,8 @@ fn retry_error(failure: Failure) -> RetryError {
 fn record(entry: Entry) -> ThreadRecord {
     ThreadRecord {
         thread: entry.thread_id.to_string(),
-        status: entry.status.as_str().to_owned(),
+        status: entry.status.shown().to_owned(),
+        last_turn: entry.last_turn.map(|turn| turn.as_str().to_owned()),
         session: None,
         last_active: entry.last_active,
         directory: entry.cwd,

@@ -31,7 +31,11 @@ fn thread(scope: Scope, record: &ThreadRecord, now: SystemTime) -> Markup {
     html! {
         p.title { (foreign_line(prompt)) }
         p.facts {
-            (foreign_line(&record.status)) " · used " (clock(record.last_active, now)) " ago · "
+            (foreign_line(&record.status))
+            @if let (None, Some(turn)) = (&record.session, &record.last_turn) {
+                ", last turn " (foreign_line(turn))
+            }
+            " · used " (clock(record.last_active, now)) " ago · "
             @if let Some(directory) = &record.directory {
                 span.directory { (foreign_line(directory)) } " · "
             }

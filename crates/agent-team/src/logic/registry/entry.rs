@@ -127,6 +127,16 @@ impl Status {
             Self::Other(word) => word,
         }
     }
+
+    /// The word for people: whether a server has the thread. "interrupted" would be read as if the work
+    /// were not finished.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        match self {
+            Self::Interrupted => "ended",
+            other => other.as_str(),
+        }
+    }
 }
 
 /// The state of a turn.

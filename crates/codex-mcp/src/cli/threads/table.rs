@@ -124,14 +124,13 @@ fn cells(entry: &Entry, now: SystemTime, id_length: usize) -> [Cell; 7] {
     ]
 }
 
-/// The state of a thread: whether a server has it. The registry distinguishes ended threads with
-/// and without a summary.
 fn state(status: &Status) -> (&str, Style) {
-    match status {
-        Status::Active => ("active", AnsiColor::Green.on_default()),
-        Status::Ended | Status::Interrupted => ("ended", Style::new()),
-        Status::Other(word) => (word, AnsiColor::Cyan.on_default()),
-    }
+    let style = match status {
+        Status::Active => AnsiColor::Green.on_default(),
+        Status::Ended | Status::Interrupted => Style::new(),
+        Status::Other(_) => AnsiColor::Cyan.on_default(),
+    };
+    (status.shown(), style)
 }
 
 fn last_turn(entry: &Entry) -> (&str, Style) {

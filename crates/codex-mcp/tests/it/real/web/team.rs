@@ -31,13 +31,27 @@ async fn ended_thread_is_listed_and_resumed() {
         !page.contains("<img") && !page.contains('\u{202e}'),
         "{page}"
     );
+    let recorded = async |web: &WebFixture| {
+        let listed = web.browser("GET", "/api/threads").send().await.json();
+        let thread = &listed["threads"][0];
+        json!([thread["status"], thread["last_turn"]])
+    };
+    wait_for("the end of the turn", async || {
+        (recorded(&web).await == json!(["idle", "completed"])).then_some(())
+    })
+    .await;
     // Its host ends with it.
     web.stage.stop_hosts().await;
     wait_for("the session has gone", async || {
         work(&web).await.is_empty().then_some(())
     })
     .await;
+    wait_for("the end of the thread", async || {
+        (recorded(&web).await == json!(["ended", "completed"])).then_some(())
+    })
+    .await;
     let page = web.get("/threads").await;
+    assert!(page.contains("ended, last turn completed ·"), "{page}");
     let thread = between(&page, "name=\"thread\" value=\"", "\"").to_owned();
     let directory = between(&page, "name=\"directory\" value=\"", "\"").to_owned();
     let fields = [("thread", &*thread), ("directory", &*directory)];
