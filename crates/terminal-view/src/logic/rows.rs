@@ -104,7 +104,7 @@ pub(crate) fn gap(rows: &mut Vec<Row>) {
     }
 }
 
-/// A unified diff.
+/// A unified diff, or the words for a turn without one.
 pub(crate) fn diff(diff: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in diff.lines() {
@@ -118,7 +118,8 @@ pub(crate) fn diff(diff: &str) -> Vec<Row> {
         push(&mut rows, style, "", line);
     }
     if rows.is_empty() {
-        push(&mut rows, DIM, "", "No turn has changed files yet.");
+        let words = "The last turn has no patches. Changes by commands are not shown.";
+        push(&mut rows, DIM, "", words);
     }
     rows
 }

@@ -428,6 +428,13 @@ fn rows_have_no_control_characters() {
 }
 
 #[test]
+fn empty_diff_does_not_say_that_no_files_have_changed() {
+    let rows: Vec<String> = diff("").iter().map(ToString::to_string).collect();
+    let expected = "The last turn has no patches. Changes by commands are not shown.";
+    assert_eq!(rows, [expected]);
+}
+
+#[test]
 fn diff_and_criteria_have_styles() {
     let styles: Vec<_> = diff("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z")
         .iter()

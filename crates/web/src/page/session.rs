@@ -263,7 +263,7 @@ const COUNTS: [(&str, &str); 4] = [
     ("reasoningOutputTokens", "of it reasoning"),
 ];
 
-/// All changes of files by the turn.
+/// All changes of files by the patches of the turn.
 pub(crate) fn diff(conversation: &Conversation) -> Markup {
     let diff = conversation.diff();
     html! {

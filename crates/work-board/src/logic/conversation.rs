@@ -125,7 +125,7 @@ impl Conversation {
         &self.plan
     }
 
-    /// All changes of files by the last turn that has changed some, as a unified diff.
+    /// All changes of files by the patches of the last turn, as a unified diff.
     #[must_use]
     pub fn diff(&self) -> &str {
         &self.diff
