@@ -525,7 +525,7 @@ mod tests {
             json!([
                 "Yes, once",
                 "Yes, for the rest of this session",
-                "Yes, and allow all commands that begin with: git push",
+                "Yes, and allow for good, in all threads, commands that begin with: git push",
                 "No",
             ])
         );

@@ -11,13 +11,13 @@ pub fn decision_label(decision: &Decision) -> String {
         Decision::Accept => "Allow once".to_owned(),
         Decision::AcceptForSession => "Allow in this thread".to_owned(),
         Decision::AcceptWithExecpolicyAmendment(words) => format!(
-            "Always allow commands that begin with: {}",
+            "Allow for good, in all threads, commands that begin with: {}",
             visible_line(&words.join(" "))
         ),
         Decision::ApplyNetworkPolicyAmendment(rule) => {
             let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or("?");
             let rule = format!("{} {}", text("action"), text("host"));
-            format!("Rule for the network: {}", visible_line(&rule))
+            format!("Permanent rule for the network: {}", visible_line(&rule))
         }
         Decision::Decline => "Decline".to_owned(),
         Decision::Cancel => "Decline and end the turn".to_owned(),

@@ -46,6 +46,9 @@ const NOT_SHOWN: &str = "Not shown";
 /// The label of a reason. Codex tells the model to give one; nobody verifies it.
 const REASON: &str = "Reason (Codex's words)";
 
+/// The label of a rule that Codex would store and keep to in all threads.
+const RULE: &str = "Permanent rule proposed";
+
 /// The possible effect of approving a plain command. Codex does not report whether the
 /// command has requested to leave the sandbox, in which case it runs outside. Any other
 /// approved command runs outside after it has failed inside, without a further question
@@ -113,7 +116,8 @@ pub fn choice(decision: &Decision) -> String {
         Decision::Accept | Decision::Submit(_) => "Yes, once".to_owned(),
         Decision::AcceptForSession => "Yes, for the rest of this session".to_owned(),
         Decision::AcceptWithExecpolicyAmendment(prefix) => {
-            one_line(&format!("Yes, and {}", command_rule(prefix)), CHOICE_LIMIT)
+            let begin = "Yes, and allow for good, in all threads, commands that begin with";
+            one_line(&format!("{begin}: {}", joined(prefix)), CHOICE_LIMIT)
         }
         Decision::ApplyNetworkPolicyAmendment(_) => "Apply the rule proposed".to_owned(),
         Decision::Decline => "No".to_owned(),
@@ -293,8 +297,8 @@ fn command(asked: &CommandApproval) -> Text {
                 .as_deref(),
             1,
         )
-        .maybe("Rule proposed", rule.map(command_rule).as_deref(), 2)
-        .maybe("Rule proposed", hosts.and_then(network_rules).as_deref(), 1)
+        .maybe(RULE, rule.map(command_rule).as_deref(), 2)
+        .maybe(RULE, hosts.and_then(network_rules).as_deref(), 1)
         .words(REASON, asked.reason.as_deref(), 2)
 }
 

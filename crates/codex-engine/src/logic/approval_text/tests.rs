@@ -16,7 +16,7 @@ const LABELS: [&str; 18] = [
     "Environment",
     "Permissions",
     "Network",
-    "Rule proposed",
+    "Permanent rule proposed",
     "Reason (Codex's words)",
     "Files",
     "Writable from now on",

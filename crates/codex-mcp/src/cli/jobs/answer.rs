@@ -143,6 +143,14 @@ impl QuestionArgs {
     }
 }
 
+/// The effect of a response beyond its question, in a sentence.
+pub(in crate::cli) fn lasting_effect(response: &Response) -> Option<&'static str> {
+    matches!(response, Response::Rule).then_some(
+        "The rule holds for good, in all threads: Codex stores it in rules/default.rules of its \
+         CODEX_HOME.",
+    )
+}
+
 /// Answers a question of a job: the one with this ID prefix, or else the only one.
 pub(in crate::cli) async fn answer(
     jobs: &Jobs,
@@ -152,7 +160,7 @@ pub(in crate::cli) async fn answer(
     reason: Option<String>,
 ) -> Result<ExitCode, Failure> {
     let id = find::find(jobs, job).await?;
-    let verb = Verb::of(&response);
+    let (verb, effect) = (Verb::of(&response), lasting_effect(&response));
     let given = NewAnswer {
         response,
         reason,
@@ -164,5 +172,19 @@ pub(in crate::cli) async fn answer(
     };
     let done = verb.done();
     writeln!(output::stdout(), "{}: {question} {done}", short(&id))?;
+    effect.map_or(Ok(()), output::stdout_message)?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn approval_of_a_rule_says_where_it_is_kept() {
+        let effect = lasting_effect(&Response::Rule).unwrap();
+        assert!(effect.contains("rules/default.rules"), "{effect}");
+        let once = Response::Decision(Decision::Accept);
+        assert_eq!(lasting_effect(&once), None);
+    }
 }

@@ -18,7 +18,7 @@ use job_queue::service::{InstructError, Jobs, Response};
 use settings::ConfigError;
 
 use super::exit::{COULD_NOT, worst};
-use super::jobs::answer::{ApprovalArgs, RefusalArgs};
+use super::jobs::answer::{ApprovalArgs, RefusalArgs, lasting_effect};
 use super::jobs::failure::Failure as JobFailure;
 use super::jobs::{self, LogForm};
 use super::prompt::{self, PromptError};
@@ -318,7 +318,7 @@ impl Target {
             WorkId::Session(id) => id,
         };
         let session = HostedSession::find(id).await?;
-        let verb = Verb::of(&response);
+        let (verb, effect) = (Verb::of(&response), lasting_effect(&response));
         let decision = session.decision(question, response);
         let (question, decision) = session.explained(verb, decision).await?;
         let act = SessionAct::Answer {
@@ -332,6 +332,7 @@ impl Target {
         let asked = session.question_summary(&question);
         let line = format!("{short}: {question} {done}: {asked}");
         writeln!(output::stdout(), "{}", within_terminal(&line))?;
+        effect.map_or(Ok(()), output::stdout_message)?;
         Ok(ExitCode::SUCCESS)
     }
 }
