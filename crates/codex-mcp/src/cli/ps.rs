@@ -39,13 +39,17 @@ const HOW_TO_ANSWER: &str = "\
 asking: `codex-mcp logs ID` (a session) or `codex-mcp jobs show ID` (a job)
         shows the question, and the commands that allow or decline it";
 
+/// The line in place of an empty table.
+const NOTHING: &str = "No work is under way (a `codex-mcp run` at a shell is not listed). \
+     `codex-mcp jobs list` lists jobs that have ended.";
+
 const MEANING: &str = "\
 Sessions are those of clients that a host process serves. A client that is served alone shows its \
 sessions with the tool codex_session. Jobs and runs are the queued and running ones of the store; \
-`codex-mcp jobs list` also lists ended ones, and `codex-mcp threads` all threads. `codex-mcp \
-logs`, `approve`, `decline`, `steer` and `cancel` take the ID of any work. IDs are shortened at a \
-terminal. `asking` means that Codex waits for an answer. For idle work, DOING is the name of the \
-job, or the first prompt of the session.";
+a `codex-mcp run` at a shell is not among them. `codex-mcp jobs list` also lists ended ones, and \
+`codex-mcp threads` all threads. `codex-mcp logs`, `approve`, `decline`, `steer` and `cancel` take \
+the ID of any work. IDs are shortened at a terminal. `asking` means that Codex waits for an answer. \
+For idle work, DOING is the name of the job, or the first prompt of the session.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]
@@ -184,18 +188,14 @@ fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
 }
 
 fn print_table(work: &[Work]) -> Result<(), Failure> {
-    let mut out = output::stdout();
     if work.is_empty() {
-        writeln!(
-            out,
-            "No work is under way. `codex-mcp jobs list` lists jobs that have ended."
-        )?;
-    } else {
-        let now = SystemTime::now();
-        table::write(HEADINGS, work.iter().map(|one| cells(one, now)), &mut out)?;
-        if work.iter().any(Work::is_asking) {
-            writeln!(out, "\n{HOW_TO_ANSWER}")?;
-        }
+        return Ok(output::stdout_message(NOTHING)?);
+    }
+    let mut out = output::stdout();
+    let now = SystemTime::now();
+    table::write(HEADINGS, work.iter().map(|one| cells(one, now)), &mut out)?;
+    if work.iter().any(Work::is_asking) {
+        writeln!(out, "\n{HOW_TO_ANSWER}")?;
     }
     out.flush()?;
     Ok(())
