@@ -256,6 +256,21 @@ impl StoredQuestion {
         }
     }
 
+    /// The parts of [`whole`](Self::whole) that the text does not show as they are, on one line.
+    #[must_use]
+    pub fn beside_text(&self) -> Vec<WholePart<'_>> {
+        let is_in_text = |part: &WholePart<'_>| match part {
+            WholePart::Text { label, text } => {
+                let shown = format!("{label}: {text}");
+                self.text.lines().any(|line| line == shown)
+            }
+            WholePart::Change(_) => false,
+        };
+        let mut parts = self.whole();
+        parts.retain(|part| !is_in_text(part));
+        parts
+    }
+
     /// What is asked, in one line: the command, or else the text.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -453,6 +468,16 @@ mod tests {
         assert!(asked.is_shortened());
         let (label, text) = ("Command", command.as_str());
         assert_eq!(asked.whole(), [WholePart::Text { label, text }]);
+    }
+
+    #[test]
+    fn command_that_the_text_shows_is_not_repeated() {
+        let asked = StoredQuestion::new(&open("git push origin main"), false);
+        assert!(asked.beside_text().is_empty());
+        for other in ["echo a\nls", "echo \u{202e}"] {
+            let asked = StoredQuestion::new(&open(other), false);
+            assert_eq!(asked.beside_text().len(), 1, "{other}");
+        }
     }
 
     #[test]

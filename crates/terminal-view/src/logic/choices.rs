@@ -78,7 +78,7 @@ pub(crate) fn rows(asked: Asked<'_>, open: usize) -> Vec<Row> {
 
 /// Adds what the text may leave out.
 fn push_whole(rows: &mut Vec<Row>, question: &StoredQuestion) {
-    for part in question.whole() {
+    for part in question.beside_text() {
         gap(rows);
         match part {
             WholePart::Text { label, text } => {

@@ -55,7 +55,7 @@ fn link_to_whole(address: &str, question: &StoredQuestion) -> Markup {
 
 /// The parts that the text may leave out.
 fn whole(id: &str, question: &StoredQuestion) -> Markup {
-    let parts = question.whole();
+    let parts = question.beside_text();
     html! {
         @for (number, part) in parts.iter().enumerate() {
             @match part {
