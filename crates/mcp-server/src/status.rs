@@ -160,8 +160,8 @@ impl Status {
         let died = self.last_exit.map(|death| format!(" Last exit: {death}."));
         let Calls { total, in_flight } = self.calls;
         let member = self.member.as_ref().map(|member| match &member.team {
-            Some(team) => format!(" This is {} of {team}.", member.identity),
-            None => format!(" This is {}.", member.identity),
+            Some(team) => format!(" Identity: {} of {team}.", member.identity),
+            None => format!(" Identity: {}.", member.identity),
         });
         let mail = self
             .pending_mail

@@ -79,7 +79,7 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
         }
         Effect::Interrupt(target) => {
             board.hosts.act(&target.id, SessionAct::Interrupt).await?;
-            Done::Said("The turn is being interrupted.")
+            Done::Said("Codex was told to interrupt the turn.")
         }
         Effect::Cancel(target) => cancel(board, &target).await?,
         Effect::Fork(from) => {

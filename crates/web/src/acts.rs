@@ -54,7 +54,7 @@ pub(crate) async fn interrupt(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    let words = "The turn is being interrupted.";
+    let words = "Codex was told to interrupt the turn.";
     act(&app, &id, SessionAct::Interrupt, words, &headers).await
 }
 

@@ -85,8 +85,8 @@ pub enum InstructError {
     },
     /// The question needs a text for each field.
     #[error(
-        "question {question} wants answers for {}: give them by --answer, or answers of \
-         call_respond", .fields.join(", ")
+        "question {question} wants answers for {}: give them by --answer at a shell, or by `answers` \
+         of call_respond over MCP", .fields.join(", ")
     )]
     WantsWords {
         /// The ID of the question.

@@ -253,8 +253,8 @@ pub(in crate::cli) async fn answer_of(
         SessionAct::Cancel { door } => {
             session
                 .cancel(match door {
-                    Door::Terminal => "it was cancelled at a terminal",
-                    Door::Page => "it was cancelled on the page",
+                    Door::Terminal => "by somebody at a terminal",
+                    Door::Page => "by somebody on the page",
                 })
                 .await;
             SessionAnswer::Done
