@@ -67,7 +67,7 @@ fn push_step(rows: &mut Vec<Row>, step: &Step) {
             push_output(rows, text);
         }
         StepKind::Question { title, closed, .. } => {
-            let closed = closed.as_deref().unwrap_or("open");
+            let closed = closed.as_deref().unwrap_or("not answered yet");
             push(rows, ASKING, "? ", &visible_line(title));
             push(rows, DIM, "  ", closed);
         }

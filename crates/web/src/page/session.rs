@@ -164,7 +164,7 @@ pub(crate) fn step(address: &str, step: &Step) -> Markup {
                 }
                 StepKind::Question { title, closed, .. } => {
                     h3 { "Question: " (foreign_line(title)) }
-                    p.facts { (foreign_line(closed.as_deref().unwrap_or("open"))) }
+                    p.facts { (foreign_line(closed.as_deref().unwrap_or("not answered yet"))) }
                 }
                 StepKind::End { words, .. } => p.facts { (foreign_line(words)) },
                 StepKind::Gap { count } => p.facts { (gap_words(*count)) },

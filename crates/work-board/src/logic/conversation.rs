@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use host_process::logic::handshake::{SessionEvent, SessionNews};
 use serde_json::Value;
 
-use super::item::{LONGEST_TEXT, beginning, bounded, closing, kind_of, plan, text};
+use super::item::{LONGEST_TEXT, beginning, bounded, closing, kind_of, plan, question_title, text};
 use super::step::{PlanStep, Step, StepItem, StepKind};
 
 /// How many places there are for each event: the last one for a step that the event begins, and those
@@ -343,13 +343,9 @@ impl Conversation {
     }
 
     fn asked(&mut self, number: u64, at: SystemTime, data: &Value) -> Option<Change> {
-        let title = match data["command"].as_str() {
-            Some(command) => format!("{}: {command}", text(data, "kind")),
-            None => text(data, "kind").to_owned(),
-        };
         let kind = StepKind::Question {
             id: text(data, "requestId").to_owned(),
-            title,
+            title: question_title(data),
             closed: None,
         };
         Some(self.push(number, at, None, kind))

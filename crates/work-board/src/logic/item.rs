@@ -91,10 +91,37 @@ pub(super) fn closing(data: &Value) -> String {
     let decision = text(data, "decision");
     let why = data["message"].as_str().or(data["denyMessage"].as_str());
     match (data["decidedBy"].as_str(), why) {
-        (Some(by), Some(why)) => format!("{decision}, {by}: {why}"),
-        (Some(by), None) => format!("{decision}, {by}"),
+        (Some(by), Some(why)) => format!("{decision}, {}: {why}", door(by)),
+        (Some(by), None) => format!("{decision}, {}", door(by)),
         (None, Some(why)) => why.to_owned(),
         (None, None) => decision.to_owned(),
+    }
+}
+
+/// Where a question was answered.
+fn door(by: &str) -> &str {
+    match by {
+        "client" => "by the client",
+        "elicitation" => "in the client's dialog",
+        "terminal" => "at a terminal",
+        "page" => "on the page",
+        "mail" => "by mail",
+        "settings" => "by the settings",
+        other => other,
+    }
+}
+
+/// The subject of a question, and the command if it is about one.
+pub(super) fn question_title(data: &Value) -> String {
+    let subject = match text(data, "kind") {
+        "fileChange" => "change of files",
+        "mcp_tool" => "MCP server",
+        "user_input" => "input",
+        other => other,
+    };
+    match data["command"].as_str() {
+        Some(command) => format!("{subject}: {command}"),
+        None => subject.to_owned(),
     }
 }
 

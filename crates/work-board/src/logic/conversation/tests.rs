@@ -275,9 +275,22 @@ fn closed_question_says_who_decided() {
     let closed = StepKind::Question {
         id: "q".to_owned(),
         title: "command: ls".to_owned(),
-        closed: Some("accept, terminal".to_owned()),
+        closed: Some("accept, at a terminal".to_owned()),
     };
     assert_eq!(kinds(&one), [&closed]);
+}
+
+#[test]
+fn question_of_the_model_has_words_for_people() {
+    let mut one = Conversation::default();
+    let asked = json!({ "requestId": "q", "kind": "user_input" });
+    one.take(event(0, "approval_request", asked));
+    let asked = StepKind::Question {
+        id: "q".to_owned(),
+        title: "input".to_owned(),
+        closed: None,
+    };
+    assert_eq!(kinds(&one), [&asked]);
 }
 
 #[test]

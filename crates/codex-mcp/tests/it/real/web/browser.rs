@@ -72,7 +72,9 @@ async fn turn_is_watched_and_decided(size: (u32, u32), scheme: &str) {
     assert!(!web.stage.file("made.txt").exists());
     press(&browser, ALLOW).await;
     browser.wait_for_text(".step.message", "It is made.").await;
-    browser.wait_for_text(".step.asked", "accept, page").await;
+    browser
+        .wait_for_text(".step.asked", "accept, on the page")
+        .await;
     browser.wait_for_text(".state", "idle").await;
     assert!(web.stage.file("made.txt").exists());
     assert_accessible(&browser, "the session that has ended").await;
@@ -121,9 +123,9 @@ async fn two_browsers_and_a_terminal_have_one_winner() {
     let closed = one.wait_for(".step.asked .facts").await.text().await;
     let same = other.wait_for(".step.asked .facts").await.text().await;
     assert_eq!(closed, same, "both show the same winner");
-    let by_terminal = closed == "accept, terminal";
+    let by_terminal = closed == "accept, at a terminal";
     assert!(
-        by_terminal || ["accept, page", "decline, page"].contains(&&*closed),
+        by_terminal || ["accept, on the page", "decline, on the page"].contains(&&*closed),
         "{closed}"
     );
     assert_eq!(approved, by_terminal, "{closed}");

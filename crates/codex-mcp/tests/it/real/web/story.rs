@@ -61,7 +61,7 @@ async fn question_is_answered_on_the_page(release: &str) {
     assert!(!web.stage.file("made.txt").exists());
     let answered = web.post(&format!("{path}/answer"), &fields).await;
     assert_eq!(answered.status, 200, "{answered:?}");
-    let closed = html_with(&mut news, ", page").await;
+    let closed = html_with(&mut news, ", on the page").await;
     assert!(closed.data["put"].as_str().unwrap().starts_with("step-"));
     let done = html_with(&mut news, "Done").await;
     let html = done.data["html"].as_str().unwrap();
