@@ -102,7 +102,7 @@ pub(crate) fn ask(ask: &Ask) -> String {
     let words = match ask {
         Ask::Command(asked) => {
             let command = asked.command.as_deref().unwrap_or("a command");
-            format!("waiting for approval to run {command}")
+            format!("waiting for approval to run {}", without_shell(command))
         }
         Ask::LegacyCommand(asked) => {
             format!("waiting for approval to run {}", asked.command.join(" "))
@@ -131,7 +131,19 @@ fn paths(changes: &[FileChange]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use codex_protocol::codex::CommandApproval;
+
     use super::*;
+
+    #[test]
+    fn question_names_the_command_without_its_shell() {
+        let asked = Ask::Command(CommandApproval {
+            command: Some("/bin/bash -lc 'git push origin main'".to_owned()),
+            ..CommandApproval::default()
+        });
+        let expected = "waiting for approval to run git push origin main";
+        assert_eq!(ask(&asked), expected);
+    }
 
     #[test]
     fn title_of_an_ended_step_states_its_outcome() {

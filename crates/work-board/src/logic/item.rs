@@ -1,5 +1,6 @@
 //! Codex's JSON of an item, a plan or an answer, as a step of a conversation.
 
+use codex_engine::logic::progress::without_shell;
 use image_request::logic::contract::TOOL as REQUEST_IMAGE;
 use serde_json::Value;
 
@@ -120,7 +121,7 @@ pub(super) fn question_title(data: &Value) -> String {
         other => other,
     };
     match data["command"].as_str() {
-        Some(command) => format!("{subject}: {command}"),
+        Some(command) => format!("{subject}: {}", without_shell(command)),
         None => subject.to_owned(),
     }
 }

@@ -4,6 +4,7 @@ use common::text::one_line;
 use serde_json::{Map, Value};
 
 use super::event::{Event, EventType};
+use crate::logic::progress::without_shell;
 
 /// The longest line, in bytes.
 const LONGEST: usize = 500;
@@ -55,7 +56,7 @@ fn question(data: &Map<String, Value>) -> String {
     let id = text(data, "requestId").unwrap_or_default();
     let kind = text(data, "kind").unwrap_or_default();
     match text(data, "command") {
-        Some(command) => format!("asks ({id}): {kind}: {command}"),
+        Some(command) => format!("asks ({id}): {kind}: {}", without_shell(command)),
         None => format!("asks ({id}): {kind}"),
     }
 }
@@ -145,7 +146,7 @@ mod tests {
             (Progress, json!({ "method": "turn/started" }), None),
             (
                 ApprovalRequest,
-                json!({ "requestId": "r1", "kind": "command", "command": "ls" }),
+                json!({ "requestId": "r1", "kind": "command", "command": "/bin/bash -lc ls" }),
                 Some("asks (r1): command: ls"),
             ),
             (

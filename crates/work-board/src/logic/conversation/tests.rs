@@ -265,7 +265,7 @@ fn prompt_comes_before_its_events_and_once() {
 #[test]
 fn closed_question_says_who_decided() {
     let mut one = Conversation::default();
-    let asked = json!({ "requestId": "q", "kind": "command", "command": "ls" });
+    let asked = json!({ "requestId": "q", "kind": "command", "command": "/bin/bash -lc ls" });
     one.take(event(0, "approval_request", asked));
     let answered = json!({ "requestId": "q", "decision": "accept", "decidedBy": "terminal" });
     assert_eq!(
