@@ -383,20 +383,12 @@ impl Calls {
         if self.has_call(turn) {
             return None;
         }
-        self.free_name(turn);
-        let awaiting = self.first_awaiting(thread);
-        let Some((id, call)) =
-            awaiting.and_then(|id| Some((id.clone(), self.tracked.get_mut(&id)?)))
-        else {
-            if let Some(turn_id) = turn_id {
-                let reported = Reported {
-                    beginning: true,
-                    end: false,
-                };
-                self.ended.insert(thread, turn_id, None, reported);
-            }
+        let Some(id) = self.first_awaiting(thread) else {
+            self.began_without_call(turn);
             return None;
         };
+        self.free_name(turn);
+        let call = self.tracked.get_mut(&id)?;
         call.turn = TurnState::Running;
         call.turn_id = turn_id.map(str::to_owned);
         call.reported.beginning = true;
@@ -404,6 +396,26 @@ impl Calls {
         let number = call.number;
         self.end_turns_before(number, thread);
         unwanted
+    }
+
+    /// Notes that a turn without a call has begun. A turn that is known is reported once more, and may
+    /// be over.
+    fn began_without_call(&mut self, turn: TurnRef<'_>) {
+        let TurnRef {
+            thread,
+            id: Some(turn_id),
+        } = turn
+        else {
+            return;
+        };
+        let is_remembered = self.ended.get(thread, turn_id).is_some();
+        if !is_remembered && self.tracked_turn(thread, turn_id).is_none() {
+            let reported = Reported {
+                beginning: true,
+                end: false,
+            };
+            self.ended.insert(thread, turn_id, None, reported);
+        }
     }
 
     /// Ends the stale turns of a thread whose calls have lower numbers: a later turn has begun.

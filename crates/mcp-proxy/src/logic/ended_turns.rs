@@ -70,12 +70,19 @@ impl EndedTurns {
         turn.is_some_and(|turn| !std::mem::replace(&mut turn.reported.beginning, true))
     }
 
-    /// Notes that the end of a turn was reported.
+    /// Notes that the end of a turn was reported. A turn that is not remembered has no call, and its
+    /// beginning may be reported later.
     pub(super) fn note_end(&mut self, thread: &str, turn_id: &str) {
         let mut latest_first = self.0.iter_mut().rev();
         if let Some(turn) = latest_first.find(|turn| turn.is(thread, turn_id)) {
             turn.reported.end = true;
+            return;
         }
+        let reported = Reported {
+            beginning: false,
+            end: true,
+        };
+        self.insert(thread, turn_id, None, reported);
     }
 
     /// Whether a turn that was begun without a call runs in a thread.

@@ -534,6 +534,40 @@ fn prompt_during_a_turn_without_a_call_is_refused() {
     }
 }
 
+/// Two listeners report the events of a turn in any order, and a beginning twice.
+#[test]
+fn beginning_of_a_turn_without_a_call_after_its_end_does_not_keep_the_thread_busy() {
+    let end_first = ["task_complete", "task_started"];
+    let twice = ["task_started", "task_complete", "task_started"];
+    for reports in [end_first.as_slice(), &twice] {
+        let mut harness = left_behind();
+        harness.reply(5, "t");
+        harness.child(&named("a", "task_started", 5));
+        harness.client(&cancelled(5));
+        harness.child(&named("a", "turn_aborted", 5));
+        for kind in reports {
+            let under = if *kind == "task_complete" { 5 } else { 4 };
+            harness.child(&named("x", kind, under));
+        }
+        assert_eq!(harness.child(&answered(5, "t")), []);
+        let effects = harness.reply(6, "t");
+        assert!(matches!(effects.as_slice(), [Effect::ToChild(_)]));
+    }
+}
+
+#[test]
+fn second_beginning_of_a_completed_turn_does_not_keep_the_thread_busy() {
+    let mut harness = left_behind();
+    harness.reply(5, "t");
+    harness.child(&named("a", "task_started", 5));
+    harness.child(&named("a", "task_complete", 5));
+    harness.child(&named("a", "task_started", 4));
+    let answer = answered(5, "t");
+    assert_eq!(harness.child(&answer), [to_client(&answer)]);
+    let effects = harness.reply(6, "t");
+    assert!(matches!(effects.as_slice(), [Effect::ToChild(_)]));
+}
+
 /// The child would take the end of that turn for the end of the next one.
 #[test]
 fn thread_in_which_a_turn_without_a_call_has_failed_is_out_of_step() {
