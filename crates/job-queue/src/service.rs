@@ -13,6 +13,7 @@ use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
 use safe_files::off_runtime;
+use settings::Setting;
 use settings::store_access::{Access, OthersJobs};
 use settings::store_location::Location;
 use tokio::sync::OnceCell;
@@ -132,7 +133,7 @@ pub struct JobView {
 
 /// The jobs of a store. The store is opened at its first use.
 pub struct Jobs {
-    location: Location,
+    location: Setting<Location>,
     access: Access,
     store: OnceCell<JobStore>,
     starter: Starter,
@@ -143,7 +144,12 @@ pub struct Jobs {
 impl Jobs {
     /// The jobs of the store at `location`; `starter` starts their worker.
     #[must_use]
-    pub fn new(location: Location, access: Access, starter: Starter, submitter: Submitter) -> Self {
+    pub fn new(
+        location: Setting<Location>,
+        access: Access,
+        starter: Starter,
+        submitter: Submitter,
+    ) -> Self {
         Self {
             location,
             access,
@@ -169,8 +175,20 @@ impl Jobs {
     ///
     /// [`StoreError`].
     pub async fn store(&self) -> Result<&JobStore, StoreError> {
-        let open = || JobStore::open(&self.location, &self.access);
+        let open = || async {
+            self.has_store()?;
+            JobStore::open(&self.location.value, &self.access).await
+        };
         self.store.get_or_try_init(open).await
+    }
+
+    /// Whether there is a store, see [`JobStore::exists`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoDirectory`].
+    pub fn has_store(&self) -> Result<bool, StoreError> {
+        JobStore::exists(&self.location)
     }
 
     /// A unique number for a run, for its notifications.
@@ -222,8 +240,8 @@ impl Jobs {
     async fn hand_over(&self, request: Request, event: Event) -> Result<Submission, JobsError> {
         let job = NewJob::new(request);
         let prompt = Some(job.request.prompt.as_str());
-        self.note(&job.id, event, AuditOutcome::Started, prompt)?;
         let store = self.store().await?;
+        self.note(&job.id, event, AuditOutcome::Started, prompt)?;
         let submitted = change::repeat(|| store.submit(&job)).await;
         let outcome = match submitted {
             Ok(_) => AuditOutcome::Succeeded,
@@ -511,6 +529,8 @@ impl CancelOutcome {
 
 #[cfg(test)]
 mod tests {
+    use settings::Source;
+
     use super::*;
     use crate::spec::StoreScope;
     use crate::spec::tests::submitter;
@@ -526,7 +546,7 @@ mod tests {
             let starter = Starter::new(location.clone(), state.path(), None);
             let access = Access::of(state.path());
             Jobs::new(
-                location.clone(),
+                Setting::new(location.clone(), Source::Default),
                 access,
                 starter,
                 submitter(StoreScope::Here),

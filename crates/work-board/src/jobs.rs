@@ -104,20 +104,17 @@ pub struct LogLine {
 /// The jobs of the configured store.
 pub struct JobBoard {
     jobs: Jobs,
-    has_store: Box<dyn Fn() -> bool + Send + Sync>,
     loading: Semaphore,
     /// Whether the completed jobs that were listed last have problems.
     problems: Mutex<BTreeMap<JobId, bool>>,
 }
 
 impl JobBoard {
-    /// The jobs of a service. A store that does not exist, as `has_store` tells, is not created to
-    /// find no jobs in it.
+    /// The jobs of a service. A store that does not exist is not created to find no jobs in it.
     #[must_use]
-    pub fn new(jobs: Jobs, has_store: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+    pub fn new(jobs: Jobs) -> Self {
         Self {
             jobs,
-            has_store,
             loading: Semaphore::new(MOST_LOADING),
             problems: Mutex::default(),
         }
@@ -125,7 +122,7 @@ impl JobBoard {
 
     /// The jobs and runs that wait or run, and the latest others.
     pub(crate) async fn list(&self) -> Result<Vec<Work>, StoreError> {
-        if !(self.has_store)() {
+        if !self.jobs.has_store()? {
             return Ok(Vec::new());
         }
         let mut work = Vec::new();
@@ -239,7 +236,7 @@ impl JobBoard {
         let Ok(prefix) = id.parse::<JobPrefix>() else {
             return Ok(None);
         };
-        if !(self.has_store)() {
+        if !self.jobs.has_store()? {
             return Ok(None);
         }
         match self.jobs.find(&prefix).await {

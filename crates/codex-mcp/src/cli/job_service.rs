@@ -36,7 +36,12 @@ pub(super) fn job_service(
         directory: config.directory.clone(),
         scope: StoreScope::of(store),
     };
-    let jobs = Jobs::new(store.clone(), config.jobs.access(), starter, submitter);
+    let jobs = Jobs::new(
+        config.jobs.store.clone(),
+        config.jobs.access(),
+        starter,
+        submitter,
+    );
     match Audit::open(&config.atm_home, member) {
         Ok(mut audit) => {
             audit.rotate_at(config.retention.audit_bytes.value);

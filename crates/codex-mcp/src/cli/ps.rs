@@ -12,7 +12,7 @@ use common::duration::ago;
 use common::output;
 use host_process::connect::ConnectError;
 use job_queue::service::Jobs;
-use job_queue::store::{JobFilter, StoreError};
+use job_queue::store::{JobFilter, JobStore, StoreError};
 use serde_json::json;
 use settings::Config;
 use tokio::time::sleep;
@@ -155,19 +155,20 @@ async fn gather(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Listing, Failu
     let mut failures = Vec::new();
     let silent = |error: ConnectError| failures.push(error.to_string());
     let mut work = work_list::sessions(&config.prices.prices(), silent).await?;
-    if work_list::has_store(config) {
-        let jobs = jobs.get_or_init(|| jobs::service(config));
-        match stored_work(jobs).await {
-            Ok(stored) => work.extend(stored),
-            Err(error) => failures.push(error.to_string()),
-        }
+    match stored_work(config, jobs).await {
+        Ok(stored) => work.extend(stored),
+        Err(error) => failures.push(error.to_string()),
     }
     work.sort_by_key(|one| Reverse(one.created_at));
     Ok(Listing { work, failures })
 }
 
 /// The jobs and runs that wait or run.
-async fn stored_work(jobs: &Jobs) -> Result<Vec<Work>, StoreError> {
+async fn stored_work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>, StoreError> {
+    if !JobStore::exists(&config.jobs.store)? {
+        return Ok(Vec::new());
+    }
+    let jobs = jobs.get_or_init(|| jobs::service(config));
     let list = async |filter: &JobFilter, most| jobs.list(filter, most).await;
     unfinished_jobs(jobs.store().await?, list).await
 }

@@ -17,7 +17,7 @@ use work_board::{
 
 use super::jobs::Failure;
 use super::stored::StorageSettings;
-use super::{jobs, serve, threads, work_list};
+use super::{jobs, serve, threads};
 
 /// The board of this user. `state` is the state directory.
 pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
@@ -37,11 +37,9 @@ pub(super) fn of(config: &Config, state: &Path) -> WorkBoard {
         identity: config.identity.value.clone(),
         team: config.team.as_ref().map(|team| team.value.clone()),
     };
-    let store = config.jobs.store.value.clone();
-    let has_store = Box::new(move || work_list::has_store_at(&store));
     WorkBoard::new(
         hosts(config, state),
-        JobBoard::new(jobs::service(config), has_store),
+        JobBoard::new(jobs::service(config)),
         MailBoard::new(
             member,
             config.atm_home.clone(),

@@ -16,7 +16,6 @@ use job_queue::store::{JobFilter, JobList, JobStore, JobSummary, StoreError};
 use job_queue::{activity, job_json};
 use serde::{Serialize, Serializer};
 use settings::Config;
-use settings::store_location::Location;
 
 use super::serve::{self, HostEndpointError};
 
@@ -150,16 +149,6 @@ fn of_session(session: SessionSummary, prices: &Prices) -> Work {
     }
 }
 
-/// Whether there is a store of jobs. A missing store is not created, as it would have no jobs.
-pub(super) fn has_store(config: &Config) -> bool {
-    has_store_at(&config.jobs.store.value)
-}
-
-/// Whether there is a store of jobs at a location.
-pub(super) fn has_store_at(store: &Location) -> bool {
-    store.path().is_none_or(Path::exists)
-}
-
 /// The jobs and runs that wait or run, as `list` lists them.
 pub(super) async fn unfinished_jobs(
     store: &JobStore,
@@ -181,7 +170,7 @@ pub(super) async fn unfinished_jobs(
 /// The jobs and runs that wait or run, without any effect: no worker is started, and no file is
 /// written. A missing store has no jobs.
 pub(super) async fn inspect_jobs(config: &Config) -> Result<Vec<Work>, StoreError> {
-    if !has_store(config) {
+    if !JobStore::exists(&config.jobs.store)? {
         return Ok(Vec::new());
     }
     let store = inspect_store(config).await?;

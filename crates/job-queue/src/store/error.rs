@@ -1,6 +1,7 @@
 //! Errors of a store, with their remedies.
 
 use std::io;
+use std::path::PathBuf;
 
 use common::text::shell_word;
 use settings::store_location::Location;
@@ -74,6 +75,18 @@ pub enum StoreError {
         store: String,
         /// Why.
         error: String,
+    },
+    /// A setting names a file in a directory that does not exist. Its path is probably mistyped, so
+    /// the directory is not made.
+    #[error(
+        "there is no directory {} for the job store; correct {setting}, or make the directory",
+        directory.display()
+    )]
+    NoDirectory {
+        /// The missing directory.
+        directory: PathBuf,
+        /// The setting, and where it is.
+        setting: String,
     },
     /// The role lacks rights that the store needs.
     #[error(

@@ -115,7 +115,7 @@ mod workers;
 use std::time::Duration;
 use std::{fmt, io};
 
-use settings::{Access, Location};
+use settings::{Access, Location, Setting, Source};
 use tokio::time::timeout;
 
 use access::Identity;
@@ -172,6 +172,30 @@ struct Pools {
 }
 
 impl JobStore {
+    /// Whether there is a store. One that does not exist has no jobs, and need not be created to find
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoDirectory`].
+    pub fn exists(store: &Setting<Location>) -> Result<bool, StoreError> {
+        let Location::Sqlite(path) = &store.value else {
+            return Ok(true);
+        };
+        let setting = match &store.source {
+            Source::Default => return Ok(path.exists()),
+            Source::File(_, file) => format!("`store` in {}", file.display()),
+            source => source.to_string(),
+        };
+        match path.parent() {
+            Some(directory) if !directory.is_dir() => Err(StoreError::NoDirectory {
+                directory: directory.to_owned(),
+                setting,
+            }),
+            _ => Ok(path.exists()),
+        }
+    }
+
     /// Opens a store, and creates it if it does not exist; a file is accessible to this user
     /// only.
     ///

@@ -122,7 +122,7 @@ fn chosen(mut work: Vec<Work>, choice: JobChoice) -> Vec<Candidate> {
 
 /// Jobs that have ended, if they are among the choice.
 async fn ended_jobs(config: &Config, choice: JobChoice) -> Vec<Candidate> {
-    if choice != JobChoice::All || !work_list::has_store(config) {
+    if choice != JobChoice::All {
         return Vec::new();
     }
     let Ok(store) = work_list::inspect_store(config).await else {
@@ -149,9 +149,6 @@ async fn ended_jobs(config: &Config, choice: JobChoice) -> Vec<Candidate> {
 }
 
 async fn job_threads(config: &Config) -> Vec<(SystemTime, Candidate)> {
-    if !work_list::has_store(config) {
-        return Vec::new();
-    }
     let Ok(store) = work_list::inspect_store(config).await else {
         return Vec::new();
     };

@@ -18,7 +18,6 @@ mod submit;
 mod wait;
 mod watcher;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use agent_team::{ClaimError, Member};
@@ -28,7 +27,7 @@ use job_queue::logic::JobState;
 use job_queue::service::Jobs;
 use serde_json::Value;
 use settings::store_location::Location;
-use settings::{Config, Flags, Setting, Source};
+use settings::{Config, Flags, Source};
 
 use super::job_service::job_service;
 use super::runtime;
@@ -113,12 +112,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn act(args: &Args) -> Result<ExitCode, Failure> {
     let config = load(args)?;
     let store = &config.jobs.store;
-    match (&store.source, &args.verb) {
-        (Source::Default, _) | (_, Verb::Schema(_)) => {}
-        (_, Verb::Submit(_)) => directory_must_exist(store)?,
-        (Source::Flag(_), _) => must_exist(&store.value)?,
-        // A setting may name a store that the first job is going to make.
-        _ => directory_must_exist(store)?,
+    let may_be_missing = matches!(args.verb, Verb::Submit(_) | Verb::Schema(_));
+    if matches!(store.source, Source::Flag(_)) && !may_be_missing {
+        must_exist(&store.value)?;
     }
     runtime::block_on(args.verb.act(config)).map_err(Failure::Runtime)?
 }
@@ -182,22 +178,6 @@ fn must_exist(store: &Location) -> Result<(), Failure> {
         Some(path) if !path.exists() => Err(Failure::Cannot(format!(
             "there is no job store {store}; correct --store, or leave it out. `codex-mcp jobs \
              submit` makes one"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// A named store is created only in a directory that exists: otherwise, its path is probably
-/// mistyped.
-fn directory_must_exist(store: &Setting<Location>) -> Result<(), Failure> {
-    let named = match &store.source {
-        Source::File(_, file) => format!("`store` in {}", file.display()),
-        source => source.to_string(),
-    };
-    match store.value.path().and_then(Path::parent) {
-        Some(directory) if !directory.is_dir() => Err(Failure::Cannot(format!(
-            "there is no directory {} for the job store; correct {named}, or make the directory",
-            directory.display()
         ))),
         _ => Ok(()),
     }

@@ -27,10 +27,6 @@ pub(in crate::cli) fn job_threads(storage: &StorageSettings) -> Vec<Entry> {
     let Some((settings, identity)) = &storage.jobs else {
         return Vec::new();
     };
-    let is_there = settings.store.value.path().is_none_or(Path::exists);
-    if !is_there {
-        return Vec::new();
-    }
     let read = runtime::block_on(read(settings));
     let jobs = match read {
         Ok(Ok(jobs)) => jobs,
@@ -70,6 +66,9 @@ pub(in crate::cli) fn job_threads(storage: &StorageSettings) -> Vec<Entry> {
 }
 
 async fn read(settings: &JobSettings) -> Result<Vec<JobThread>, StoreError> {
+    if !JobStore::exists(&settings.store)? {
+        return Ok(Vec::new());
+    }
     let store = JobStore::open(&settings.store.value, &settings.access()).await?;
     store.with_threads(MOST).await
 }

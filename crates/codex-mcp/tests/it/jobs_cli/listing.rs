@@ -273,11 +273,21 @@ async fn submitted_job_makes_no_directory_for_a_named_store() {
 async fn directory_of_a_store_that_a_setting_names_must_exist() {
     let stage = JobsFixture::new().await;
     let missing = stage.home.root().join("missing/jobs.db");
-    for args in [&["list"][..], &["submit", "p"], &["prune"]] {
-        let mut command = stage.command(args);
+    for (args, code) in [
+        (&["jobs", "list"][..], 3),
+        (&["jobs", "submit", "p"], 3),
+        (&["jobs", "prune"], 3),
+        (&["cancel", "12345678"], 3),
+        (&["logs", "12345678"], 3),
+        (&["steer", "12345678", "x"], 3),
+        (&["approve", "12345678"], 3),
+        (&["ps", "--json"], 1),
+        (&["threads"], 0),
+    ] {
+        let mut command = stage.program(args);
         let output = command.env("CODEX_MCP_STORE", &missing).output().unwrap();
         let output = CommandOutput::from(output);
-        assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");
+        assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
         let words = "for the job store; correct $CODEX_MCP_STORE, or make the directory";
         assert!(output.stderr.contains(words), "{}", output.stderr);
         assert!(!missing.parent().unwrap().exists(), "{args:?}");

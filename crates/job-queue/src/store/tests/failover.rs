@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use settings::{Setting, Source};
 use testkit::postgres::Network;
 use testkit::wait::wait_for;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
@@ -404,7 +405,12 @@ impl UnreliableJobs {
         let starter = Starter::new(location.clone(), state, None);
         let submitter = submitter(StoreScope::Anywhere);
         Self {
-            jobs: Jobs::new(location, stage.access(), starter, submitter),
+            jobs: Jobs::new(
+                Setting::new(location, Source::Default),
+                stage.access(),
+                starter,
+                submitter,
+            ),
             left,
             _lock: lock.unwrap(),
             stage,
