@@ -136,42 +136,67 @@ pub fn one_line(text: &str, limit: usize) -> String {
 /// they may align it with others.
 #[must_use]
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let paragraphs = text.trim_end().split('\n');
+    let lines = paragraphs.flat_map(|paragraph| wrapped_line(paragraph, width, width));
+    lines.collect()
+}
+
+/// Breaks a paragraph into a line of at most `first` characters, and others of at most `others`.
+fn wrapped_line(paragraph: &str, first: usize, others: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for paragraph in text.trim_end().split('\n') {
-        let mut words = unbroken(paragraph);
-        let mut line = words.next().unwrap_or_default().to_owned();
-        let mut is_continued = false;
-        for word in words {
-            let longer = line.chars().count() + 1 + word.chars().count();
-            if longer > width && !line.trim_start().is_empty() {
-                lines.push(line.trim_end().to_owned());
-                line.clear();
-                is_continued = true;
-            }
-            // The spaces at a break are left out.
-            if !line.is_empty() || !is_continued {
-                line.push(' ');
-            }
-            line.push_str(word);
+    let mut words = unbroken(paragraph);
+    let mut line = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let width = if lines.is_empty() { first } else { others };
+        let longer = line.chars().count() + 1 + word.chars().count();
+        if longer > width && !line.trim_start().is_empty() {
+            lines.push(line.trim_end().to_owned());
+            line.clear();
         }
-        lines.push(line);
+        // The spaces at a break are left out.
+        if !line.is_empty() || lines.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
     }
+    lines.push(line);
     lines
 }
 
 /// The parts of a paragraph between the spaces at which it may be broken.
 fn unbroken(paragraph: &str) -> impl Iterator<Item = &str> {
-    let is_paired = paragraph.matches('`').count().is_multiple_of(2);
-    let mut in_backticks = false;
+    let (mut read, mut command_end) = (0, 0);
+    let mut before = ' ';
     paragraph.split(move |character: char| {
-        in_backticks ^= is_paired && character == '`';
-        character == ' ' && !in_backticks
+        let at = read;
+        read += character.len_utf8();
+        let begins_word = matches!(before, ' ' | '(' | '[');
+        before = character;
+        if character == '`' && begins_word && at >= command_end {
+            let rest = paragraph.get(read..).unwrap_or_default();
+            command_end = command_length(rest).map_or(0, |length| read + length + 1);
+        }
+        character == ' ' && at >= command_end
     })
 }
 
-/// A message as a terminal that is `columns` wide shows it: broken between words, each line with the
-/// indent of the line that was broken. `None` is no terminal, and 0 an unknown width: the message
-/// stays as it is then.
+/// The length of the command at the beginning of a text, up to its closing backtick. A backtick in a
+/// word, as in the name of a file, does not close it.
+fn command_length(text: &str) -> Option<usize> {
+    let closes = |(at, mark): &(usize, &str)| {
+        let after = text.get(at + mark.len()..).unwrap_or_default();
+        !after.starts_with(char::is_alphanumeric)
+    };
+    text.match_indices('`').find(closes).map(|(at, _)| at)
+}
+
+/// How much further the rest of a broken line is indented. The entries of lists begin further left, so
+/// that a name or a text of others cannot look like the next entry.
+const HANGING: usize = 4;
+
+/// A message as a terminal that is `columns` wide shows it: broken between words, with the rest of a
+/// broken line further right than its beginning. `None` is no terminal, and 0 an unknown width: the
+/// message stays as it is then.
 #[must_use]
 pub fn broken(message: &str, columns: Option<usize>) -> Cow<'_, str> {
     let columns = match columns {
@@ -182,8 +207,16 @@ pub fn broken(message: &str, columns: Option<usize>) -> Cow<'_, str> {
     let lines = message.split('\n').flat_map(|line| {
         let words = line.trim_start_matches(' ');
         let indent = line.len() - words.len();
-        let lines = wrapped(words, columns.saturating_sub(indent)).into_iter();
-        lines.map(move |line| format!("{:indent$}{line}", ""))
+        let room = columns.saturating_sub(indent);
+        let lines = wrapped_line(words.trim_end(), room, room.saturating_sub(HANGING));
+        lines.into_iter().enumerate().map(move |(number, line)| {
+            let indent = if number == 0 {
+                indent
+            } else {
+                indent + HANGING
+            };
+            format!("{:indent$}{line}", "")
+        })
     });
     lines.collect::<Vec<String>>().join("\n").into()
 }
@@ -322,16 +355,19 @@ mod tests {
     fn command_in_backticks_is_not_broken() {
         assert_eq!(wrapped("see `a b c` d", 6), ["see", "`a b c`", "d"]);
         assert_eq!(wrapped("it`s a b", 6), ["it`s a", "b"]);
+        assert_eq!(wrapped("it`s a (`b c`) d", 6), ["it`s a", "(`b c`)", "d"]);
+        assert_eq!(wrapped("a `x/y`z d` e", 3), ["a", "`x/y`z d`", "e"]);
+        assert_eq!(wrapped("a `b c", 3), ["a", "`b", "c"]);
     }
 
     #[test]
-    fn message_is_broken_at_a_terminal_alone_and_keeps_its_indent() {
-        let text = "a bb ccc\n  d ee fff\n\ng\n";
-        let lines = "a bb\nccc\n  d\n  ee\n  fff\n\ng\n";
-        assert_eq!(broken(text, Some(5)), lines);
+    fn message_is_broken_at_a_terminal_alone_with_a_hanging_indent() {
+        let text = "a bb ccc dd ee\n  f gg hhh iii\n\nj\n";
+        let lines = "a bb ccc\n    dd ee\n  f gg\n      hhh\n      iii\n\nj\n";
+        assert_eq!(broken(text, Some(9)), lines);
         assert_eq!(broken(text, None), text);
         assert_eq!(broken(text, Some(0)), text);
-        assert_eq!(broken("a\u{7}b c", Some(6)), "a\\u{7}b\nc");
+        assert_eq!(broken("a\u{7}b c", Some(6)), "a\\u{7}b\n    c");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 use testkit::wait::wait_until_readable;
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
@@ -18,8 +18,20 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
+    /// Runs a program in a terminal that does not report its size.
     pub(crate) fn runs(command: impl Into<Command>) -> Self {
-        let pty = openpty(None, None).unwrap();
+        Self::with_columns(0, command)
+    }
+
+    /// Runs a program in a terminal of this width.
+    pub(crate) fn with_columns(columns: u16, command: impl Into<Command>) -> Self {
+        let size = Winsize {
+            ws_row: 0,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let pty = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let child = command
             .into()

@@ -520,6 +520,31 @@ async fn verbs_print_no_foreign_escape_sequences() {
     assert!(!hostile.model.requests().is_empty());
 }
 
+/// A name that a stranger has chosen must not look like the next entry.
+#[tokio::test]
+async fn broken_line_of_trust_does_not_look_like_two_entries() {
+    let home = Home::new("");
+    let file = home.work().join(".codex/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let forged = format!("/{}/hooks.json:", "x".repeat(40));
+    let servers = format!("[mcp_servers.a]\n[mcp_servers.\"b {forged} none\"]\n");
+    fs::write(&file, servers).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    command
+        .args(["trust", "--show"])
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work());
+    let (seen, _) = Terminal::with_columns(72, command).ends().await;
+    let mut lines = seen.lines();
+    assert!(
+        lines.any(|line| line.trim_start().starts_with(&forged)),
+        "{seen}"
+    );
+    let entries = seen.lines().filter(|line| line.starts_with("  /"));
+    assert_eq!(entries.count(), 1, "{seen}");
+}
+
 /// The control: the sequences are in the inputs, and reach a terminal through other programs.
 #[tokio::test]
 async fn input_of_the_verbs_contains_escape_sequences() {
