@@ -142,7 +142,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             if matches!(error, Failure::Config(_)) {
-                bound_log_without_settings();
+                bound_log_without_settings(args);
             }
             tracing::error!("{error}");
             if args.on_demand {
@@ -154,14 +154,17 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Bounds the log of a worker that cannot read its settings: it is started again and again, and each
-/// time adds the error.
-fn bound_log_without_settings() {
+/// Bounds the log of a worker that cannot use its settings: it is started again and again, and each
+/// time adds the error. The user's bound counts unless it is wrong itself.
+fn bound_log_without_settings(args: &Args) {
     let Ok(state) = serve::state() else {
         return;
     };
-    let limit = RetentionSettings::default().log_bytes.value;
-    let log = OwnLog::on_stderr(start::log_of(&state), limit);
+    let retention = settings::load_partial(&args.flags()).map_or_else(
+        |_| RetentionSettings::default(),
+        |read| read.config.retention,
+    );
+    let log = OwnLog::on_stderr(start::log_of(&state), retention.log_bytes.value);
     if let Some(Err(error)) = log.map(|log| log.bound()) {
         tracing::debug!("the log is not set aside: {error}");
     }

@@ -117,32 +117,38 @@ fn wrong_setting_does_not_hide_work_and_starts_none() {
 
 #[test]
 fn log_of_workers_is_bounded_where_the_settings_cannot_be_read() {
-    const LONG: usize = (1 << 20) + 1;
-    let home = Home::new("");
-    set(&home, "notify = \"desktop\"");
-    let log = home.state_home().join("codex-mcp/worker.log");
-    fs::create_dir_all(log.parent().unwrap()).unwrap();
-    fs::write(&log, vec![b'x'; LONG]).unwrap();
-    let start = || {
-        Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
-            .args(["worker", "--on-demand"])
-            .env_clear()
-            .envs(home.env())
-            .current_dir(home.work())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::options().append(true).open(&log).unwrap())
-            .status()
-            .unwrap()
-    };
-    for starts in 1..=2 {
-        assert!(!start().success());
-        let told = fs::read_to_string(&log).unwrap();
-        let count = told.matches("`notify`: it must be a list").count();
-        assert_eq!(count, starts, "{} bytes", told.len());
+    for (bound, length, is_set_aside) in [
+        ("", (1 << 20) + 1, true),
+        ("max_log_bytes = 4194304", (1 << 20) + 1, false),
+        ("max_log_bytes = 65536", 65_537, true),
+    ] {
+        let home = Home::new("");
+        set(&home, &format!("notify = \"desktop\"\n{bound}"));
+        let log = home.state_home().join("codex-mcp/worker.log");
+        fs::create_dir_all(log.parent().unwrap()).unwrap();
+        fs::write(&log, vec![b'x'; length]).unwrap();
+        let start = || {
+            Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+                .args(["worker", "--on-demand"])
+                .env_clear()
+                .envs(home.env())
+                .current_dir(home.work())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(File::options().append(true).open(&log).unwrap())
+                .status()
+                .unwrap()
+        };
+        for starts in 1..=2 {
+            assert!(!start().success());
+            let told = fs::read_to_string(&log).unwrap();
+            let count = told.matches("`notify`: it must be a list").count();
+            assert_eq!(count, starts, "{bound}: {} bytes", told.len());
+        }
+        let older = fs::metadata(log.with_extension("log.1"));
+        let older = older.ok().map(|older| older.len());
+        assert_eq!(older, is_set_aside.then_some(length as u64), "{bound}");
     }
-    let older = fs::metadata(log.with_extension("log.1")).unwrap();
-    assert_eq!(older.len(), LONG as u64);
 }
 
 #[test]
