@@ -1,6 +1,7 @@
 //! Actions on jobs and runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Form, Path, State};
 use axum::http::HeaderMap;
@@ -9,6 +10,7 @@ use codex_engine::logic::action::DecidedBy;
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::NewAnswer;
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 use work_board::NewRun;
 
 use crate::app::App;
@@ -28,6 +30,10 @@ const RUN: [&str; 10] = [
     "pr",
     "review",
 ];
+
+/// How long the answer about a submitted run waits for Codex to tell whether it has a login. A client
+/// that has to wait longer may take the run for lost, and submit it again.
+const LOGIN_LIMIT: Duration = Duration::from_secs(2);
 
 async fn find(app: &App, id: &str) -> Result<JobId, Refusal> {
     app.board.jobs.find(id).await?.ok_or(NO_JOB)
@@ -110,8 +116,10 @@ pub(crate) async fn start_run(
             sandbox: text("sandbox")?,
             criteria: criteria(&fields)?,
         };
-        let run = app.board.start_run(new).await?;
-        Ok(match app.board.missing_login().await {
+        let login = timeout(LOGIN_LIMIT, app.board.missing_login());
+        let (run, login) = tokio::join!(app.board.start_run(new), login);
+        let run = run?;
+        Ok(match login.ok().flatten() {
             Some(login) => Done::elsewhere(
                 format!("/jobs/{run}"),
                 format!(

@@ -1,9 +1,12 @@
 //! Jobs and runs on the page.
 
 use std::fs;
+use std::time::Duration;
 
 use scripted_model::{Gate, Patch, Reply, Script, Shell};
 use serde_json::Value;
+use testkit::write_program;
+use tokio::time::timeout;
 
 use super::WebFixture;
 use super::story::{between, decision};
@@ -180,5 +183,35 @@ async fn run_without_a_login_is_submitted_with_a_hint() {
     let address = started.json()["address"].as_str().unwrap().to_owned();
     web.job_in(&address, "failed").await;
     assert_eq!(web.stage.model.request_count(), 0);
+    web.finish().await;
+}
+
+/// Codex reports its login within 20 ms, but it can be a program that hangs.
+#[tokio::test]
+async fn submitted_run_does_not_wait_for_a_codex_that_hangs() {
+    let release = testkit::codex::newest();
+    let mut web = WebFixture::on(login::stage(release).await).await;
+    let hanging = web.stage.home.root().join("hanging-codex");
+    let codex = testkit::codex::native_binary(release);
+    let text = format!(
+        "#!/bin/sh\nif [ \"$1\" = login ]; then exec sleep 600; fi\nexec '{}' \"$@\"\n",
+        codex.display()
+    );
+    write_program(&hanging, &text);
+    web.restart_with(&[("CODEX_MCP_CODEX_BIN", hanging.to_str().unwrap())])
+        .await;
+    let directory = web.stage.home.work();
+    let fields = [
+        ("task", "t"),
+        ("directory", directory.to_str().unwrap()),
+        ("sandbox", "read-only"),
+    ];
+    // Codex is given 5 s.
+    let answer = timeout(Duration::from_secs(4), web.post("/runs", &fields));
+    let started = answer.await.unwrap();
+    assert_eq!(started.status, 200, "{started:?}");
+    assert!(!started.body.contains("no login"), "{started:?}");
+    let address = started.json()["address"].as_str().unwrap().to_owned();
+    web.job_in(&address, "failed").await;
     web.finish().await;
 }
