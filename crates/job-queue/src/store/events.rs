@@ -80,7 +80,8 @@ impl JobStore {
 
     /// The first events of a job after the number `after`, oldest first: at most `limit`, and only some
     /// MiB. There are none if there are no more, or if the job is missing. In place of one that cannot
-    /// be read is one that says so; if not even its number can be read, it is the last one.
+    /// be read is one that says so. If the number of one is too large, it is the last one; other numbers
+    /// that cannot be read are left out.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl JobStore {
         match parts(&sizes).first() {
             Some(first) => self.part(job, first, all).await,
             None if is_end => Ok(Vec::new()),
-            // Numbers that are out of range follow all others.
+            // Numbers that are too large follow all others.
             None => Ok(vec![unreadable(u32::MAX, UNIX_EPOCH, "sequence")]),
         }
     }
@@ -202,8 +203,10 @@ impl JobStore {
     }
 }
 
+/// Without a number, an event has no place among the others, and is left out. SQLite also stores
+/// fractions.
 fn all(rows: &[Row]) -> Result<Vec<StoredEvent>, Fault> {
-    rows.iter().map(read_or_replace).collect()
+    readable(rows, read_or_replace)
 }
 
 /// Another program may have written any values, and one row must not hide the others.
