@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use testkit::Home;
 
 use crate::output::CommandOutput;
+use crate::terminal::Terminal;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -149,6 +150,31 @@ fn log_of_workers_is_bounded_where_the_settings_cannot_be_read() {
         let older = older.ok().map(|older| older.len());
         assert_eq!(older, is_set_aside.then_some(length as u64), "{bound}");
     }
+}
+
+#[tokio::test]
+async fn warning_is_broken_between_words_only_where_stderr_is_a_terminal() {
+    let home = Home::new("");
+    set(&home, "notify = \"desktop\"");
+    let whole = say(&home, &["ps"]).stderr;
+    assert!(whole.lines().any(|line| line.len() > 80), "{whole}");
+    let on_terminal = |script: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script, env!("CARGO_BIN_EXE_codex-mcp")])
+            .env_clear()
+            .envs(home.env())
+            .current_dir(home.work());
+        Terminal::with_columns(80, command).ends()
+    };
+    let (seen, _) = on_terminal("exec \"$0\" ps >/dev/null").await;
+    let mut lines = seen.lines();
+    assert!(lines.all(|line| line.chars().count() <= 80), "{seen}");
+    let words = seen.split_whitespace();
+    assert!(words.eq(whole.split_whitespace()), "{seen}");
+    let (seen, _) = on_terminal("exec \"$0\" ps 2>told").await;
+    let told = fs::read_to_string(home.work().join("told")).unwrap();
+    assert_eq!(told, whole, "{seen}");
 }
 
 #[test]
