@@ -179,8 +179,8 @@ fn add(list: &Path, directory: &Path) -> Result<(), Failure> {
     say(&format!("{} {what}", top.display()))?;
     say_what_it_brings("It brings:", &directory, &top)?;
     if let Err(error) = settings::load_in(&directory, Flags::default()) {
-        let refused = "Until this is corrected, no work starts here; then run `codex-mcp trust` \
-                       again if you have changed the repository's file.";
+        let refused = "No work starts here until this is corrected. After a change of the \
+                       repository's file, run `codex-mcp trust` again.";
         complain("warning", &format!("{error}. {refused}"));
     }
     Ok(())

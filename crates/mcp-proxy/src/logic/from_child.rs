@@ -219,8 +219,8 @@ impl Router {
         vec![Effect::ToClient(listed.unwrap_or_else(|| bytes.to_vec()))]
     }
 
-    /// Ends the call of a thread in which the child has no listener left: it will take the end of the
-    /// turn that runs there for that of the next one.
+    /// If the child has no listener left in a thread, ends its call and marks the thread: the child will
+    /// answer the next prompt with the end of the present turn.
     fn end_unheard(&mut self, thread: Option<String>) -> Vec<Effect> {
         let Some(thread) = thread.filter(|thread| !self.calls.has_listener(thread)) else {
             return Vec::new();

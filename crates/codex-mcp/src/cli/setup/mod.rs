@@ -252,7 +252,7 @@ fn consequence(error: &ConfigError) -> &'static str {
         ConfigError::Malformed { path, .. } => Some(path),
         ConfigError::Invalid { from, .. } | ConfigError::NoRole { from, .. } => match from {
             Source::Variable(_) => {
-                return "A server that is started with this variable does not start.";
+                return "Servers cannot start with this variable until it is corrected.";
             }
             Source::File(_, path) | Source::Role(_, path) => Some(path),
             _ => None,
@@ -261,7 +261,7 @@ fn consequence(error: &ConfigError) -> &'static str {
     };
     match file {
         Some(path) if *path != settings::user_file() => {
-            "A server that is started in this directory does not start."
+            "Servers cannot start in this directory until it is corrected."
         }
         _ => "The server does not start with these settings; correct them first.",
     }

@@ -37,7 +37,7 @@ pub(super) fn store(store: &Store) -> Finding {
             ok(format!("{shown} is not there yet; the first job makes it"))
         }
         StoreState::Missing(_) => warning(format!(
-            "{shown} is not there, and cannot be made: this user cannot write to its directory"
+            "{shown} does not exist, and cannot be created: this user cannot write to its directory"
         )),
         StoreState::Failed(why) => warning(why.clone()),
         StoreState::TimedOut(after) => warning(format!(
@@ -49,9 +49,10 @@ pub(super) fn store(store: &Store) -> Finding {
 }
 
 fn hint(source: &Source) -> String {
-    let place = match source {
+    let correction = match source {
         Source::Default => "name another place with `store` in your configuration".to_owned(),
-        source => format!("correct the location in {source}"),
+        Source::File(_, file) => format!("correct `store` in {}", file.display()),
+        source => format!("correct {source}"),
     };
-    format!("Jobs cannot be submitted or shown before: make the store usable, or {place}.")
+    format!("No job can be submitted or shown until the store works. Repair it, or {correction}.")
 }

@@ -397,7 +397,15 @@ fn store_that_cannot_be_used_is_a_warning() {
     ] {
         let facts = facts(|setup| setup.store = store(location, source, state));
         assert_finding(&facts, Check::Store, status, words);
-        let finding = format!("{:?}", finding(&facts, Check::Store));
+        let finding = finding(&facts, Check::Store);
+        if status == Status::Warning {
+            let hint = "works. Repair it, or correct $CODEX_MCP_STORE.";
+            assert!(
+                finding.hint.as_ref().unwrap().ends_with(hint),
+                "{finding:?}"
+            );
+        }
+        let finding = format!("{finding:?}");
         assert!(!finding.contains("sesame"), "{finding}");
         // Work other than jobs is not affected.
         assert!(judge(&facts).works());

@@ -299,7 +299,7 @@ fn malformed_file_is_located_before_and_after_it_is_trusted() {
     assert_eq!(code, 0, "{stderr}");
     let words = ".atm.toml: line 2, column 9: `sandbox`: a text needs quotes";
     assert!(stderr.contains(words), "{stderr}");
-    assert!(stderr.contains("no work starts here"), "{stderr}");
+    assert!(stderr.contains("No work starts here"), "{stderr}");
 
     write(&file, "[plugins.codex-mcp]\nsandbox = \"read-only\"\n");
     let (code, _, stderr) = codex_mcp(&home, &home.work(), &["trust"]);

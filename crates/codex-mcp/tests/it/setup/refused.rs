@@ -72,14 +72,14 @@ fn wrong_setting_of_a_directory_or_a_variable_concerns_servers_that_have_it() {
     crate::trust(&home, &home.work());
     let said = setup.run(&["cursor", "--dry-run"]);
     assert!(
-        said.stderr.contains("started in this directory"),
+        said.stderr.contains("cannot start in this directory"),
         "{said:?}"
     );
     let variable = ("CODEX_MCP_SANDBOX".into(), "nonsense".into());
     setup.env.push(variable);
     let said = setup.run(&["cursor", "--dry-run"]);
     assert!(
-        said.stderr.contains("started with this variable"),
+        said.stderr.contains("cannot start with this variable"),
         "{said:?}"
     );
 }
