@@ -380,7 +380,7 @@ impl Calls {
             thread,
             id: turn_id,
         } = turn;
-        if self.has_call(turn) {
+        if self.note_beginning(turn) {
             return None;
         }
         let Some(id) = self.first_awaiting(thread) else {
@@ -433,9 +433,9 @@ impl Calls {
         }
     }
 
-    /// Notes that the beginning of a turn was reported. Returns `true` if the turn has its call
-    /// already, as its end was reported before, or it runs.
-    fn has_call(&mut self, turn: TurnRef<'_>) -> bool {
+    /// Notes that the beginning of a turn was reported. Returns `true` if the turn is known already: its
+    /// end was reported before, or it runs.
+    fn note_beginning(&mut self, turn: TurnRef<'_>) -> bool {
         let TurnRef {
             thread,
             id: Some(turn_id),

@@ -65,16 +65,14 @@ impl EndedTurns {
     /// Notes that the beginning of a turn was reported. Returns `true` if the turn is remembered and
     /// its beginning had not been reported.
     pub(super) fn note_beginning(&mut self, thread: &str, turn_id: &str) -> bool {
-        let mut latest_first = self.0.iter_mut().rev();
-        let turn = latest_first.find(|turn| turn.is(thread, turn_id));
+        let turn = self.find_mut(thread, turn_id);
         turn.is_some_and(|turn| !std::mem::replace(&mut turn.reported.beginning, true))
     }
 
     /// Notes that the end of a turn was reported. A turn that is not remembered has no call, and its
     /// beginning may be reported later.
     pub(super) fn note_end(&mut self, thread: &str, turn_id: &str) {
-        let mut latest_first = self.0.iter_mut().rev();
-        if let Some(turn) = latest_first.find(|turn| turn.is(thread, turn_id)) {
+        if let Some(turn) = self.find_mut(thread, turn_id) {
             turn.reported.end = true;
             return;
         }
@@ -100,9 +98,12 @@ impl EndedTurns {
 
     /// The call of a turn, if the turn is remembered; within it `None` if the turn had no call.
     pub(super) fn get(&self, thread: &str, turn_id: &str) -> Option<Option<&RequestId>> {
-        let mut latest_first = self.0.iter().rev();
-        let turn = latest_first.find(|turn| turn.is(thread, turn_id))?;
+        let turn = self.0.iter().find(|turn| turn.is(thread, turn_id))?;
         Some(turn.call.as_ref())
+    }
+
+    fn find_mut(&mut self, thread: &str, turn_id: &str) -> Option<&mut EndedTurn> {
+        self.0.iter_mut().find(|turn| turn.is(thread, turn_id))
     }
 }
 
