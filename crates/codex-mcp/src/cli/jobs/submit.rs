@@ -277,14 +277,11 @@ impl SubmitOptions {
             timeout: self.timeout.unwrap_or(spec.timeout),
             ..spec
         };
-        let may_do_without_login = job_may_do_without(&spec);
+        let needs_login = !job_may_do_without(&spec);
         let jobs = super::service(config);
         let submitted = jobs.submit(spec).await?;
-        let code = self.report_or_wait(&jobs, &submitted).await?;
-        if !may_do_without_login {
-            self.hint_at_login(config).await;
-        }
-        Ok(code)
+        self.report_or_wait(config, &jobs, &submitted, needs_login)
+            .await
     }
 
     /// Submits a run; its timeout is that of all its turns together.
@@ -306,39 +303,27 @@ impl SubmitOptions {
             let wrong = |error| Failure::Cannot(format!("--timeout: {error}"));
             spec.run.limits = limits.map_err(wrong)?;
         }
-        let may_do_without_login = run_may_do_without(&spec.run);
+        let needs_login = !run_may_do_without(&spec.run);
         let jobs = super::service(config);
         let submitted = jobs.submit_run(spec).await?;
-        let code = self.report_or_wait(&jobs, &submitted).await?;
-        if !may_do_without_login {
-            self.hint_at_login(config).await;
-        }
-        Ok(code)
+        self.report_or_wait(config, &jobs, &submitted, needs_login)
+            .await
     }
 
-    /// Prints a hint if Codex has no login. With `--wait`, the outcome reports that.
-    async fn hint_at_login(&self, config: &Config) {
-        if !self.wait
-            && let Some(login) = missing_login(config).await
-        {
-            complain(
-                "hint",
-                &format!(
-                    "Codex has no login, without which the job will fail. Run `{login}`; then \
-                     `codex-mcp jobs retry` submits a failed job again"
-                ),
-            );
-        }
-    }
-
+    /// With `--wait`, the outcome reports whether Codex has no login.
     async fn report_or_wait(
         &self,
+        config: &Config,
         jobs: &Jobs,
         submitted: &Submission,
+        needs_login: bool,
     ) -> Result<ExitCode, Failure> {
         let id = &submitted.job;
         if !self.wait {
             self.tell(submitted)?;
+            if needs_login {
+                hint_at_login(config).await;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         complain("submitted", id.as_str());
@@ -374,6 +359,19 @@ impl SubmitOptions {
             ))?;
         }
         Ok(())
+    }
+}
+
+/// Prints a hint if Codex has no login.
+async fn hint_at_login(config: &Config) {
+    if let Some(login) = missing_login(config).await {
+        complain(
+            "hint",
+            &format!(
+                "Codex has no login, without which the job will fail. Run `{login}`; then \
+                 `codex-mcp jobs retry` submits a failed job again"
+            ),
+        );
     }
 }
 
