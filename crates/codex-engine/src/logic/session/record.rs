@@ -35,7 +35,8 @@ pub struct SessionRecord {
     turns: u64,
     /// The turn that runs.
     running: Option<RunningRecord>,
-    /// The last turn that has ended; a summary for a client that has left does not count.
+    /// The last turn that has ended. While no turn runs, summaries for clients that have left do not
+    /// count.
     ended: Option<EndedRecord>,
     /// The number of the next event.
     next_event: u64,
@@ -66,6 +67,10 @@ struct RunningRecord {
     /// See [`Session::omit_end_alert`].
     #[serde(default)]
     is_unannounced: bool,
+    /// The last turn that was requested, if this one is a summary for a client that has left. It has
+    /// its end: a summary has few steps.
+    #[serde(default)]
+    requested: Option<EndedRecord>,
 }
 
 /// A turn that has ended.
@@ -73,7 +78,7 @@ struct RunningRecord {
 pub(super) struct EndedRecord {
     id: TurnId,
     form: Form,
-    /// The end of the turn. Absent while another turn runs: a record is stored at each step, and
+    /// The end of the turn. Absent while a requested turn runs: a record is stored at each step, and
     /// the text is long.
     end: Option<EarlierEnd>,
 }
@@ -202,6 +207,11 @@ impl Session {
         if self.cancelled.is_some() && self.turn.is_none() {
             return None;
         }
+        let last = self.outcome.as_ref().map(|(_, outcome)| outcome);
+        let requested = || {
+            let before = self.before_summary.clone();
+            before.or_else(|| EndedRecord::of(last?))
+        };
         let running = self.turn.as_ref().map(|turn| RunningRecord {
             id: turn.id.clone(),
             answered: turn.answered.clone(),
@@ -211,14 +221,14 @@ impl Session {
             approval_timeout: turn.approval_timeout,
             used_before: turn.used_before(),
             is_unannounced: turn.is_unannounced,
+            requested: match turn.is_unannounced {
+                true => requested(),
+                false => None,
+            },
         });
-        let outcome = self.outcome.as_ref().map(|(_, outcome)| outcome);
         let ended = match &self.turn {
-            Some(_) => outcome.and_then(|outcome| EndedRecord::without_end(outcome)),
-            None => {
-                let requested = self.before_summary.clone();
-                requested.or_else(|| EndedRecord::of(outcome?))
-            }
+            Some(_) => last.and_then(|outcome| EndedRecord::without_end(outcome)),
+            None => requested(),
         };
         let questions = self.actions.iter();
         Some(SessionRecord {
@@ -280,6 +290,7 @@ impl Session {
                     turn.approval_timeout = running.approval_timeout;
                     turn.is_unannounced = running.is_unannounced;
                     turn.set_used_before(running.used_before);
+                    session.before_summary = running.requested;
                 }
                 None => {
                     turn.is_unannounced = true;
@@ -468,38 +479,49 @@ mod tests {
         assert_ne!(at(&running), at(&session));
     }
 
-    /// Each client that leaves has its sessions summed up.
+    /// Each client that leaves has its sessions summed up. The host may be killed meanwhile.
     #[test]
     fn summary_is_not_the_last_turn_of_the_restored_session() {
         let history = [listed("turn-3", ENDED), listed("turn-1", ENDED)];
-        let mut session = Session::new("t", TIMEOUTS, now());
-        for number in 1..=4 {
-            session.prompt(Form::Text, now()).unwrap();
-            if matches!(number, 2 | 3) {
-                session.omit_end_alert();
+        for is_killed in [false, true] {
+            let mut session = Session::new("t", TIMEOUTS, now());
+            for number in 1..=4 {
+                session.prompt(Form::Text, now()).unwrap();
+                if matches!(number, 2 | 3) {
+                    session.omit_end_alert();
+                }
+                let name = format!("turn-{number}");
+                assert!(session.sending(number));
+                let _ = session.accepted(number, id(&name), now());
+                let named = |status: &str| {
+                    let turn = json!({ "id": name, "status": status, "items": [] });
+                    json!({ "threadId": "t", "turn": turn })
+                };
+                hear(&mut session, "turn/started", &named("inProgress"));
+                let content = json!([{ "type": "text", "text": format!("prompt {number}") }]);
+                let prompt = json!({ "threadId": "t", "turnId": name,
+                    "item": { "type": "userMessage", "id": name, "content": content } });
+                hear(&mut session, "item/completed", &prompt);
+                if is_killed {
+                    session = restored(&session);
+                    hear(&mut session, "turn/started", &named("inProgress"));
+                }
+                let answer = json!({ "threadId": "t", "turnId": name,
+                    "item": { "type": "agentMessage", "id": "m", "text": name } });
+                hear(&mut session, "item/completed", &answer);
+                hear(&mut session, "turn/completed", &named("completed"));
+                let record = session.record().unwrap();
+                let (expected, requested) = match number {
+                    4 => (Expected::None, "turn-4"),
+                    _ => (it_is("turn-1"), "turn-1"),
+                };
+                assert_eq!(record.expects(&history), expected, "{number}");
+                let mut again = restored(&session);
+                assert_eq!(again.title(), Some("prompt 1"));
+                assert_eq!(again.turns(), number);
+                assert_eq!(again.has_no_turn(now()), []);
+                assert_eq!(again.outcome().unwrap().1.text, requested);
             }
-            let name = format!("turn-{number}");
-            assert!(session.sending(number));
-            let _ = session.accepted(number, id(&name), now());
-            let named = |status: &str| {
-                let turn = json!({ "id": name, "status": status, "items": [] });
-                json!({ "threadId": "t", "turn": turn })
-            };
-            hear(&mut session, "turn/started", &named("inProgress"));
-            let content = json!([{ "type": "text", "text": format!("prompt {number}") }]);
-            let prompt = json!({ "threadId": "t", "turnId": name,
-                "item": { "type": "userMessage", "id": name, "content": content } });
-            hear(&mut session, "item/completed", &prompt);
-            hear(&mut session, "turn/completed", &named("completed"));
-            let record = session.record().unwrap();
-            let expected = match number {
-                4 => Expected::None,
-                _ => it_is("turn-1"),
-            };
-            assert_eq!(record.expects(&history), expected, "{number}");
-            let again = restored(&session);
-            assert_eq!(again.title(), Some("prompt 1"));
-            assert_eq!(again.turns(), number);
         }
     }
 
