@@ -12,6 +12,8 @@ use agent_team::audit::{Audit, AuditOutcome, Event, Record};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
 use common::text::one_line;
+use goal_run::logic::notifier::Notifier;
+use goal_run::notify::UnusableNotifier;
 use safe_files::off_runtime;
 use settings::Setting;
 use settings::store_access::{Access, OthersJobs};
@@ -235,6 +237,22 @@ impl Jobs {
     pub async fn submit_run(&self, spec: RunJobSpec) -> Result<Submission, JobsError> {
         let request = self.submitter.run_request(spec)?;
         self.hand_over(request, Event::CodexRun).await
+    }
+
+    /// The notifiers that can work in a directory, as far as this machine knows before, and why the
+    /// others cannot.
+    ///
+    /// # Errors
+    ///
+    /// If the file system does not answer in time.
+    pub async fn usable_notifiers(
+        &self,
+        notify: Vec<Notifier>,
+        directory: &Path,
+    ) -> Result<(Vec<Notifier>, Vec<UnusableNotifier>), JobsError> {
+        let (submitter, directory) = (self.submitter.clone(), directory.to_owned());
+        let sorted = off_runtime::run(move || submitter.usable_notifiers(notify, &directory)).await;
+        Ok(sorted.map_err(BadJobSpec::from)?)
     }
 
     async fn hand_over(&self, request: Request, event: Event) -> Result<Submission, JobsError> {

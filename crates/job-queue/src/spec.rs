@@ -1,6 +1,7 @@
 //! The specification of a job, and how its submitter completes and checks it.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Duration;
 
 use agent_team::logic::{AgentName, TeamName};
@@ -409,6 +410,23 @@ impl Submitter {
             StoreScope::Here => check.check(notify),
             StoreScope::Anywhere => Ok(()),
         }
+    }
+
+    /// The notifiers that can work in `cwd`, and why the others cannot.
+    pub(super) fn usable_notifiers(
+        &self,
+        mut notify: Vec<Notifier>,
+        cwd: &Path,
+    ) -> (Vec<Notifier>, Vec<UnusableNotifier>) {
+        let cwd = resolved(&self.directory.join(cwd));
+        let mut unusable = Vec::new();
+        notify.retain(|notifier| {
+            let error = self.check_notifiers(slice::from_ref(notifier), &cwd).err();
+            let is_usable = error.is_none();
+            unusable.extend(error);
+            is_usable
+        });
+        (notify, unusable)
     }
 
     /// The requested sandbox, or else that of our own configuration, unless a profile decides.

@@ -4,7 +4,7 @@ use codex_engine::logic::action::DecidedBy;
 use host_process::logic::handshake::{Door, SessionAct};
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::{InstructError, JobsError, NewAnswer, Response};
-use work_board::{ActError, Prompted, RetryError, WorkBoard};
+use work_board::{ActError, Prompted, Resubmitted, RetryError, WorkBoard};
 
 use crate::logic::mode::{Draft, Effect, Target};
 
@@ -16,6 +16,7 @@ pub(crate) enum Done {
     Begun {
         from: Target,
         new: Target,
+        warning: Option<String>,
     },
 }
 
@@ -84,22 +85,23 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
         Effect::Cancel(target) => cancel(board, &target).await?,
         Effect::Fork(from) => {
             let id = board.fork(&from.id).await?;
-            begun(from, id)
+            begun(from, id, None)
         }
         Effect::Retry(from) => {
             let job = from.id.parse().map_err(|_| NotDone::NoJob)?;
-            let id = board.retry(job).await?;
-            begun(from, id.as_str().to_owned())
+            let Resubmitted { job, warning } = board.retry(job).await?;
+            begun(from, job.as_str().to_owned(), warning)
         }
     };
     Ok(Some(done))
 }
 
-fn begun(from: Target, id: String) -> Done {
+fn begun(from: Target, id: String, warning: Option<String>) -> Done {
     let kind = from.kind;
     Done::Begun {
         from,
         new: Target { id, kind },
+        warning,
     }
 }
 

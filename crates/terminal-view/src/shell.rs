@@ -131,8 +131,12 @@ impl Shell {
             Incoming::Work(work) => self.app.set_work(work),
             Incoming::Content(of, content) => self.app.set_content(&of, content),
             Incoming::Done(Ok(Some(Done::Said(words)))) => self.app.notify(words, false),
-            Incoming::Done(Ok(Some(Done::Begun { from, new }))) => {
-                if let Some(effect) = self.app.begun(&from, new) {
+            Incoming::Done(Ok(Some(Done::Begun { from, new, warning }))) => {
+                let effect = self.app.begun(&from, new);
+                if let Some(warning) = warning {
+                    self.app.notify(format!("Submitted, but {warning}."), true);
+                }
+                if let Some(effect) = effect {
                     return self.perform(effect, screen);
                 }
             }

@@ -11,7 +11,7 @@ use job_queue::logic::{JobId, JobState};
 use job_queue::service::NewAnswer;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
-use work_board::NewRun;
+use work_board::{NewRun, Resubmitted};
 
 use crate::app::App;
 use crate::forms::{ANSWER, Done, Fields, answer_of, check_names, field, respond};
@@ -97,7 +97,13 @@ pub(crate) async fn retry(
 ) -> Response {
     let done = async {
         let job = id.parse().map_err(|_| NO_JOB)?;
-        Ok(submitted(app.board.retry(job).await?.as_str()))
+        let Resubmitted { job, warning } = app.board.retry(job).await?;
+        Ok(match warning {
+            Some(warning) => {
+                Done::elsewhere(format!("/jobs/{job}"), format!("Submitted, but {warning}."))
+            }
+            None => submitted(job.as_str()),
+        })
     };
     respond(done.await, &headers)
 }

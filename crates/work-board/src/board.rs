@@ -9,7 +9,7 @@ use codex_engine::logic::cost::Prices;
 use common::json::merged;
 use host_process::connect::{self, Watch};
 use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
-use job_queue::logic::{JobId, JobPrefix};
+use job_queue::logic::JobPrefix;
 use job_queue::run::spec::TOOL as RUN_TOOL;
 use job_queue::service::{Response, decision_for};
 use safe_files::off_runtime;
@@ -21,7 +21,7 @@ use crate::jobs::JobBoard;
 use crate::latest::{FILES_TIMEOUT, Latest};
 use crate::link::{Connect, Remains, StartAwaited};
 use crate::mail::MailBoard;
-use crate::program::{Program, RetryError, ThreadRecord};
+use crate::program::{Program, Resubmitted, RetryError, ThreadRecord};
 use crate::tools;
 use crate::work::{AllWork, Work};
 
@@ -371,12 +371,12 @@ impl WorkBoard {
         Ok(id.to_owned())
     }
 
-    /// Submits a job that has ended once more, and returns the ID of the new one.
+    /// Submits a job that has ended once more.
     ///
     /// # Errors
     ///
     /// [`ActError::Refused`] with the reason.
-    pub async fn retry(&self, job: JobPrefix) -> Result<JobId, RetryError> {
+    pub async fn retry(&self, job: JobPrefix) -> Result<Resubmitted, RetryError> {
         self.program.retry(job).await
     }
 

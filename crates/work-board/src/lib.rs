@@ -43,5 +43,5 @@ pub use link::{
 };
 pub use logic::decision_label::decision_label;
 pub use mail::{MailBoard, MailBoardError, MemberMail, TeamMail};
-pub use program::{Program, RetryError, ThreadRecord};
+pub use program::{Program, Resubmitted, RetryError, ThreadRecord};
 pub use work::{AllWork, Group, Kind, Work};

@@ -38,11 +38,20 @@ pub trait Program: Send + Sync {
     /// Why they cannot be read, for a person.
     fn threads(&self) -> Result<Vec<ThreadRecord>, String>;
 
-    /// Submits a job or run that has ended once more, and returns the ID of the new one.
-    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, RetryError>>;
+    /// Submits a job or run that has ended once more.
+    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<Resubmitted, RetryError>>;
 
     /// The command that logs Codex in, if it has no login, without which new jobs fail.
     fn missing_login(&self) -> BoxFuture<'static, Option<String>>;
+}
+
+/// A job or run that was submitted once more.
+#[derive(Debug)]
+pub struct Resubmitted {
+    /// The ID of the new job.
+    pub job: JobId,
+    /// The settings of the earlier job that the new one lacks, for a person.
+    pub warning: Option<String>,
 }
 
 /// A job was not submitted again.

@@ -7,12 +7,12 @@ use agent_team::Member;
 use agent_team::logic::registry::Entry;
 use futures::future::BoxFuture;
 use host_process::endpoint::HostRemains;
-use job_queue::logic::{JobId, JobPrefix};
+use job_queue::logic::JobPrefix;
 use job_queue::service::JobsError;
 use settings::{Config, Flags, PartialConfig};
 use work_board::{
-    Connect, Connections, Hosts, JobBoard, MailBoard, Program, RetryError, StartAwaited,
-    ThreadRecord, WorkBoard,
+    Connect, Connections, Hosts, JobBoard, MailBoard, Program, Resubmitted, RetryError,
+    StartAwaited, ThreadRecord, WorkBoard,
 };
 
 use super::jobs::Failure;
@@ -101,7 +101,7 @@ impl Program for Configured {
         Ok(entries.into_iter().map(record).collect())
     }
 
-    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<JobId, RetryError>> {
+    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<Resubmitted, RetryError>> {
         Box::pin(async move {
             let config = settings::load(Flags::default());
             let config = config.map_err(|error| RetryError::Failed(error.to_string()))?;

@@ -1,5 +1,6 @@
 //! `codex-mcp jobs resume` and `retry`: new jobs with the settings of another.
 
+use std::mem;
 use std::path::{Component, Path};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use codex_config::profile::ProfileName;
 use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::ThreadId;
 use common::secrets::MASK;
+use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::{Approval, CallSettings};
-use job_queue::logic::{JobId, JobPrefix};
+use job_queue::logic::JobPrefix;
 use job_queue::machine;
 use job_queue::run::spec::{RunJobSpec, StoredRun};
 use job_queue::service::Jobs;
@@ -18,6 +20,7 @@ use job_queue::store::{Job, LONGEST_TEXT, Origin, Ownership, PromptText, Request
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use settings::Config;
+use work_board::Resubmitted;
 
 use super::failure::Failure;
 use super::find::{self, short};
@@ -73,7 +76,7 @@ impl Args {
             output_schema: None,
             ..spec(&job, &config)?
         };
-        let spec = match job.origin {
+        let mut spec = match job.origin {
             Origin::ThisMachine => without_masked(&job, spec),
             // The access that an unproven job requested is not used.
             Origin::Unproven => JobSpec {
@@ -88,6 +91,7 @@ impl Args {
                 ..spec
             },
         };
+        warn_of_left_out(take_unusable(&jobs, &mut spec.notify, &spec.cwd).await?);
         let config = config_of(&job, config);
         self.submit_options.submit_job(&config, spec).await
     }
@@ -95,9 +99,12 @@ impl Args {
 
 impl RetryArgs {
     pub(super) async fn act(&self, config: Config) -> Result<ExitCode, Failure> {
-        let job = find::job(&super::service(&config), &self.job).await?;
+        let jobs = super::service(&config);
+        let job = find::job(&jobs, &self.job).await?;
         let config = config_of(&job, config);
-        match Again::of(&job, &config)? {
+        let mut again = Again::of(&job, &config)?;
+        warn_of_left_out(again.take_unusable(&jobs).await?);
+        match again {
             Again::Job(spec) => self.submit_options.submit_job(&config, spec).await,
             Again::Run(spec) => self.submit_options.submit_run(&config, spec).await,
         }
@@ -134,18 +141,59 @@ impl Again {
         };
         Ok(Self::Job(spec))
     }
+
+    /// See [`take_unusable`].
+    async fn take_unusable(&mut self, jobs: &Jobs) -> Result<Option<String>, Failure> {
+        let (notify, directory) = match self {
+            Self::Job(spec) => (&mut spec.notify, &spec.cwd),
+            Self::Run(spec) => (&mut spec.run.notify, &spec.run.repo),
+        };
+        take_unusable(jobs, notify, directory).await
+    }
 }
 
-/// Submits a job once more, and returns the ID of the new one.
-pub(in crate::cli) async fn retry(config: Config, job: &JobPrefix) -> Result<JobId, Failure> {
+/// Submits a job once more.
+pub(in crate::cli) async fn retry(config: Config, job: &JobPrefix) -> Result<Resubmitted, Failure> {
     let job = find::job(&super::service(&config), job).await?;
     let config = config_of(&job, config);
     let jobs = super::service(&config);
-    let submitted = match Again::of(&job, &config)? {
+    let mut again = Again::of(&job, &config)?;
+    let warning = again.take_unusable(&jobs).await?;
+    let submitted = match again {
         Again::Job(spec) => jobs.submit(spec).await?,
         Again::Run(spec) => jobs.submit_run(spec).await?,
     };
-    Ok(submitted.job)
+    Ok(Resubmitted {
+        job: submitted.job,
+        warning,
+    })
+}
+
+/// Takes out the notifiers of an earlier job that cannot work, and returns a warning that names
+/// them. The new job would be refused because of them, although the caller did not name them.
+async fn take_unusable(
+    jobs: &Jobs,
+    notify: &mut Vec<Notifier>,
+    directory: &Path,
+) -> Result<Option<String>, Failure> {
+    let (usable, unusable) = jobs.usable_notifiers(mem::take(notify), directory).await?;
+    *notify = usable;
+    let unusable = unusable.iter();
+    let names: Vec<String> = unusable
+        .map(|unusable| format!("{} ({})", unusable.notifier, unusable.why))
+        .collect();
+    Ok((!names.is_empty()).then(|| {
+        format!(
+            "notifiers that cannot work are left out of the new job: {}",
+            names.join(", ")
+        )
+    }))
+}
+
+fn warn_of_left_out(warning: Option<String>) {
+    if let Some(warning) = warning {
+        complain("warning", &warning);
+    }
 }
 
 /// A job that another user wrote into a shared store is not resumed unless this machine runs the

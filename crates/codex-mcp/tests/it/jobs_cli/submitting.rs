@@ -450,3 +450,28 @@ async fn resumed_job_goes_without_settings_that_were_masked() {
     assert_eq!(settings["config"], json!({ "model_verbosity": "low" }));
     assert_eq!(settings["notify"], json!(["command:true"]));
 }
+
+#[tokio::test]
+async fn job_is_submitted_again_without_recipients_that_cannot_work() {
+    let stage = JobsFixture::new().await;
+    let work = stage.home.work();
+    let settings = json!({ "notify": ["mail:lead@dissolved", "command:true"] });
+    let id = stage
+        .submit(Request {
+            settings: Some(settings),
+            ..Request::new("p", work.to_str().unwrap())
+        })
+        .await;
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Completed, report()).await;
+    for args in [&["resume", short(&id), "q"][..], &["retry", short(&id)]] {
+        let output = stage.run(args);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let warning = "warning: notifiers that cannot work are left out of the new job: \
+                       mail:lead@dissolved (";
+        assert!(output.stderr.contains(warning), "{}", output.stderr);
+        let submitted = stage.printed(&output.stdout).await;
+        let settings = submitted.request.settings.unwrap();
+        assert_eq!(settings["notify"], json!(["command:true"]));
+    }
+}

@@ -45,7 +45,11 @@ async fn job_is_approved_on_the_page_and_submitted_again() {
     let touch = || Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
     let script = Script::new().otherwise([touch(), Reply::say("First.")]);
     let web = WebFixture::new(testkit::codex::newest(), script).await;
-    let address = web.submit(&["--approval", "ask"], "make <b>it</b>").await;
+    let program = web.stage.home.root().join("told");
+    write_program(&program, "#!/bin/sh\n");
+    let notifier = format!("command:{}", program.display());
+    let args = ["--approval", "ask", "--notify", &notifier];
+    let address = web.submit(&args, "make <b>it</b>").await;
     let mut news = web
         .browser("GET", &format!("{address}/events"))
         .events()
@@ -75,8 +79,11 @@ async fn job_is_approved_on_the_page_and_submitted_again() {
     let cancelled = web.post(&format!("{address}/cancel"), &[]).await;
     assert_eq!(cancelled.status, 409, "{cancelled:?}");
 
+    fs::remove_file(&program).unwrap();
     let again = web.post(&format!("{address}/retry"), &[]).await;
     assert_eq!(again.status, 200, "{again:?}");
+    let warning = "Submitted, but notifiers that cannot work are left out";
+    assert!(again.body.contains(warning), "{again:?}");
     let second = again.json()["address"].as_str().unwrap().to_owned();
     assert_ne!(second, address);
     let shown = web.job_in(&second, "running").await;
