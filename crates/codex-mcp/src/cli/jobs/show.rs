@@ -15,7 +15,7 @@ use git_probe::logic::git_state::ChangeKind;
 use job_queue::job_json;
 use job_queue::logic::{Cancellation, JobPrefix, JobState};
 use job_queue::question::StoredQuestion;
-use job_queue::report::{CommandReport, CommandStatus, Report};
+use job_queue::report::{CommandReport, CommandStatus, FailureReport, Report};
 use job_queue::service::Jobs;
 use job_queue::store::{Job, Origin, Ownership, Question};
 
@@ -272,7 +272,12 @@ impl<W: Write> Page<W> {
     }
 
     fn commands(&mut self, report: &Report) -> Result<(), Failure> {
-        let lines = report.commands.iter().map(|command| self.command(command));
+        let lines = report.commands.iter().map(|command| {
+            let code = command_end(command, report.failure.as_ref());
+            let most = if self.full { usize::MAX } else { COMMAND };
+            let command = shortened(&without_shell(&command.command), most);
+            format!("{code:<8} $ {command}")
+        });
         let mut lines = self.first(lines.collect());
         let kept = u64::try_from(report.commands.len()).unwrap_or(u64::MAX);
         match report.evidence.commands.saturating_sub(kept) {
@@ -294,18 +299,6 @@ impl<W: Write> Page<W> {
             lines.push("the rest of the diff is not kept".to_owned());
         }
         self.lines("Diff of Codex's patches", &lines)
-    }
-
-    fn command(&self, report: &CommandReport) -> String {
-        let code = match (report.status, report.exit_code) {
-            (CommandStatus::Declined, _) => "denied".to_owned(),
-            (_, Some(code)) => format!("exit {code}"),
-            (CommandStatus::InProgress, None) => "killed".to_owned(),
-            (CommandStatus::Completed | CommandStatus::Failed, None) => "no code".to_owned(),
-        };
-        let most = if self.full { usize::MAX } else { COMMAND };
-        let command = shortened(&without_shell(&report.command), most);
-        format!("{code:<8} $ {command}")
     }
 
     /// The first lines of many, with a count of the rest.
@@ -364,6 +357,17 @@ impl<W: Write> Page<W> {
             writeln!(self.out, "{INDENT}{line}")?;
         }
         Ok(())
+    }
+}
+
+/// How a command ended. Of a job that has failed, a command without an end may not even have begun.
+fn command_end(command: &CommandReport, failure: Option<&FailureReport>) -> String {
+    match (command.status, command.exit_code) {
+        (CommandStatus::Declined, _) => "denied".to_owned(),
+        (_, Some(code)) => format!("exit {code}"),
+        (CommandStatus::InProgress, None) if failure.is_none() => "killed".to_owned(),
+        (CommandStatus::InProgress, None) => "no end".to_owned(),
+        (CommandStatus::Completed | CommandStatus::Failed, None) => "no code".to_owned(),
     }
 }
 
@@ -485,6 +489,19 @@ mod tests {
             "n: How\\u{1b} many? [1] (may be left empty)",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn command_of_a_failed_job_is_not_said_to_be_killed() {
+        let command = CommandReport {
+            command: "git push".to_owned(),
+            exit_code: None,
+            status: CommandStatus::InProgress,
+            output: String::new(),
+        };
+        let failure = FailureReport::default();
+        assert_eq!(command_end(&command, Some(&failure)), "no end");
+        assert_eq!(command_end(&command, None), "killed");
     }
 
     #[test]
