@@ -189,9 +189,9 @@ impl Credential {
     }
 }
 
-/// All credentials.
+/// All credentials. Earlier builds have also written the host name of the page, so unknown fields are
+/// ignored here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Credentials {
     list: Vec<Credential>,
 }
@@ -366,6 +366,15 @@ mod tests {
         assert!(!kept.contains(secret.reveal()));
         assert!(!format!("{secret:?}").contains(secret.reveal()));
         assert_eq!(serde_json::from_str::<Credentials>(&kept).unwrap(), all);
+    }
+
+    #[test]
+    fn file_of_an_earlier_build_keeps_its_tokens() {
+        let mut all = Credentials::default();
+        all.add(new(Kind::Token, Scope::Look), &Secret::of([9; 32]), NOW);
+        let mut kept = serde_json::to_value(&all).unwrap();
+        kept["host"] = "codex-mcp-0a.localhost".into();
+        assert_eq!(serde_json::from_value::<Credentials>(kept).unwrap(), all);
     }
 
     #[test]
