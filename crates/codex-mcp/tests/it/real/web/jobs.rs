@@ -4,6 +4,7 @@ use std::fs;
 
 use scripted_model::{Gate, Patch, Reply, Script, Shell};
 use serde_json::Value;
+use testkit::http::Response;
 use testkit::write_program;
 
 use super::WebFixture;
@@ -185,19 +186,23 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
     web.finish().await;
 }
 
-/// A shell reports the login at once. The hint is left out if that takes longer than 2 s.
-#[tokio::test]
-async fn run_without_a_login_is_submitted_with_a_hint() {
-    let mut web = WebFixture::on(login::stage(testkit::codex::newest()).await).await;
-    web.restart_with_login("echo 'Not logged in' >&2; exit 1")
-        .await;
+async fn start_run(web: &WebFixture) -> Response {
     let directory = web.stage.home.work();
     let fields = [
         ("task", "t"),
         ("directory", directory.to_str().unwrap()),
         ("sandbox", "read-only"),
     ];
-    let started = web.post("/runs", &fields).await;
+    web.post("/runs", &fields).await
+}
+
+/// A shell reports the login at once. The hint is left out if that takes longer than 2 s.
+#[tokio::test]
+async fn run_without_a_login_is_submitted_with_a_hint() {
+    let mut web = WebFixture::on(login::stage(testkit::codex::newest()).await).await;
+    web.restart_with_login("echo 'Not logged in' >&2; exit 1")
+        .await;
+    let started = start_run(&web).await;
     assert_eq!(started.status, 200, "{started:?}");
     for words in ["Codex has no login", " login`"] {
         assert!(started.body.contains(words), "{started:?}");
@@ -216,13 +221,7 @@ async fn submitted_run_does_not_wait_for_a_codex_that_hangs() {
     let waited = web.stage.home.root().join("waited");
     let hanging = format!("sleep 4 && : > '{}'; exec sleep 600", waited.display());
     web.restart_with_login(&hanging).await;
-    let directory = web.stage.home.work();
-    let fields = [
-        ("task", "t"),
-        ("directory", directory.to_str().unwrap()),
-        ("sandbox", "read-only"),
-    ];
-    let started = web.post("/runs", &fields).await;
+    let started = start_run(&web).await;
     assert!(!waited.exists());
     assert_eq!(started.status, 200, "{started:?}");
     assert!(!started.body.contains("no login"), "{started:?}");

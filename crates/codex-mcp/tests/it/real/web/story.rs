@@ -172,22 +172,27 @@ fn check_expiry(page: &str, after: Duration) {
     assert!(left > after, "{left:?}");
 }
 
-/// Nobody looks at the page all the time.
-#[tokio::test]
-async fn question_of_a_session_of_the_page_stays_open_for_a_day() {
-    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
-    let script = Script::new().otherwise([touch, Reply::say("done")]);
-    let web = WebFixture::new(testkit::codex::newest(), script).await;
+/// Starts a session on the page; returns its address.
+async fn begin_on_page(web: &WebFixture, prompt: &str) -> String {
     let directory = web.stage.home.work().to_string_lossy().into_owned();
     let fields = [
-        ("prompt", "make it"),
+        ("prompt", prompt),
         ("directory", &*directory),
         ("sandbox", "read-only"),
         ("approvals", "on-request"),
     ];
     let begun = web.post("/sessions", &fields).await;
     assert_eq!(begun.status, 200, "{begun:?}");
-    let address = begun.json()["address"].as_str().unwrap().to_owned();
+    begun.json()["address"].as_str().unwrap().to_owned()
+}
+
+/// Nobody looks at the page all the time.
+#[tokio::test]
+async fn question_of_a_session_of_the_page_stays_open_for_a_day() {
+    let touch = Reply::shell(Shell::escalated("touch made.txt", "it is needed"));
+    let script = Script::new().otherwise([touch, Reply::say("done")]);
+    let web = WebFixture::new(testkit::codex::newest(), script).await;
+    let address = begin_on_page(&web, "make it").await;
     let page = wait_for("the question", async || {
         let page = web.get(&address).await;
         page.contains("Declined at").then_some(page)
@@ -363,16 +368,7 @@ async fn session_of_the_page_outlives_its_host() {
     let without_host = Poller::new(&web.stage, &[]).await;
     let client = std::mem::replace(&mut web.client, without_host);
     assert!(client.client.finish().await.success());
-    let directory = web.stage.home.work().to_string_lossy().into_owned();
-    let fields = [
-        ("prompt", "work"),
-        ("directory", &*directory),
-        ("sandbox", "read-only"),
-        ("approvals", "on-request"),
-    ];
-    let begun = web.post("/sessions", &fields).await;
-    assert_eq!(begun.status, 200, "{begun:?}");
-    let address = begun.json()["address"].as_str().unwrap().to_owned();
+    let address = begin_on_page(&web, "work").await;
     gate.reached(1).await;
     super::kill_hosts(&web).await;
     gate.release();
