@@ -1,4 +1,4 @@
-//! Whether new jobs lack a login of Codex.
+//! The check before a submission whether Codex has the login that a job needs.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ pub(super) trait Dialog {
 /// Answers approval requests, by policy or by asking a person.
 pub(super) struct Approver {
     approve: Approve,
-    /// Whether nobody has chosen the policy.
+    /// Whether the policy is the default, as the command line names none.
     is_default: bool,
     /// Whether a question was declined because there is no terminal.
     missed_terminal: Cell<bool>,
