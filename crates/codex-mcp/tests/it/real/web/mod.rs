@@ -2,6 +2,7 @@
 
 mod access;
 mod approval_card;
+mod bounds;
 mod browser;
 mod conductor;
 mod conformance;
@@ -18,7 +19,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use scripted_model::Script;
+use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
 use testkit::process::{signal, wait_until_gone};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -162,6 +163,15 @@ impl WebFixture {
         })
         .await;
     }
+}
+
+async fn web() -> WebFixture {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    WebFixture::new(testkit::codex::newest(), script).await
+}
+
+async fn status(request: &Request) -> u16 {
+    request.send().await.status
 }
 
 /// Starts the endpoint at a free port; returns its address and the link that it prints.
