@@ -1,10 +1,9 @@
 //! The MCP project's own conformance suite and inspector against `/mcp`.
 
-use scripted_model::{Reply, Script};
 use serde_json::Value;
 use testkit::conformance::{inspect, scenario};
 
-use super::WebFixture;
+use super::web;
 
 /// The scenarios for any server, or for what this one has.
 ///
@@ -22,11 +21,6 @@ const SCENARIOS: [&str; 7] = [
     "resources-list",
     "prompts-list",
 ];
-
-async fn web() -> WebFixture {
-    let script = Script::new().otherwise([Reply::say("done")]);
-    WebFixture::new(testkit::codex::newest(), script).await
-}
 
 #[tokio::test]
 async fn scenarios_of_the_conformance_suite_pass() {
