@@ -23,7 +23,7 @@ use mcp_server::incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -189,7 +189,11 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>) {
-    let (sender, mut answers) = mpsc::channel::<Value>(QUEUE);
+    let (sender, mut queue) = mpsc::channel::<Value>(QUEUE);
+    let answers = Answers {
+        sender,
+        reading: Arc::default(),
+    };
     let mut watching = JoinSet::new();
     let mut ping = interval(PING);
     let mut heard = Instant::now();
@@ -201,7 +205,7 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
                     while watching.try_join_next().is_some() {}
                     match command(&text, watching.len()) {
                         Ok(command) => {
-                            begin(&mut watching, &app, command, &sender);
+                            begin(&mut watching, &app, command, &answers);
                             continue;
                         }
                         Err((id, error)) => error_of(&id, &error),
@@ -216,7 +220,7 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
                 Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return,
             },
             // The sender is here.
-            Some(answer) = answers.recv() => message_of(&answer),
+            Some(answer) = queue.recv() => message_of(&answer),
             _ = ping.tick() => match heard.elapsed() > SILENCE {
                 true => return tracing::debug!("a conductor has answered no ping for a minute"),
                 false => Message::Ping(Vec::new().into()),
@@ -229,14 +233,18 @@ async fn converse(app: Arc<App>, socket: &mut WebSocketStream<TokioIo<Upgraded>>
     }
 }
 
+/// Where the requests of a connection send their answers.
+#[derive(Clone)]
+struct Answers {
+    sender: mpsc::Sender<Value>,
+    /// Held while some events or a result are read and sent. A conductor may watch many jobs and read
+    /// slowly, and each watch would keep some MiB until it could send them.
+    reading: Arc<Mutex<()>>,
+}
+
 /// Starts a request. Requests end with the connection, except for cancellations, as one may be the
 /// last message.
-fn begin(
-    requests: &mut JoinSet<()>,
-    app: &Arc<App>,
-    command: Command,
-    answers: &mpsc::Sender<Value>,
-) {
+fn begin(requests: &mut JoinSet<()>, app: &Arc<App>, command: Command, answers: &Answers) {
     let is_cancellation = matches!(command, Command::Cancel { .. });
     let following = follow(Arc::clone(app), command, answers.clone());
     match is_cancellation {
@@ -292,7 +300,7 @@ fn failed(id: &RequestId, error: &str) -> Value {
 }
 
 /// Executes a conductor's command, and reports the result.
-async fn follow(app: Arc<App>, command: Command, answers: mpsc::Sender<Value>) {
+async fn follow(app: Arc<App>, command: Command, answers: Answers) {
     let (Command::Run { id, .. } | Command::Watch { id, .. } | Command::Cancel { id, .. }) =
         &command;
     let id = id.clone();
@@ -300,10 +308,10 @@ async fn follow(app: Arc<App>, command: Command, answers: mpsc::Sender<Value>) {
         return;
     };
     // The conductor may have gone.
-    let _ = answers.send(failed(&id, &error.to_string())).await;
+    let _ = answers.sender.send(failed(&id, &error.to_string())).await;
 }
 
-async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Result<(), Refusal> {
+async fn obey(app: &App, command: Command, answers: &Answers) -> Result<(), Refusal> {
     let jobs = &app.board.jobs;
     let (id, job, after) = match command {
         Command::Cancel { id, job_id } => {
@@ -311,14 +319,14 @@ async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Res
             let outcome = jobs.service().cancel(&job).await?;
             let status = outcome.new_status().as_str();
             let told = json!({ "type": "cancelled", "id": id, "job_id": job, "status": status });
-            let _ = answers.send(told).await;
+            let _ = answers.sender.send(told).await;
             return Ok(());
         }
         Command::Run { id, arguments } => {
             let job = app.board.submit_run(arguments.into()).await?;
             let told = json!({ "type": "started", "id": id, "job_id": job });
             // The run continues without its conductor, which can watch it later.
-            let _ = answers.send(told).await;
+            let _ = answers.sender.send(told).await;
             (id, job, 0)
         }
         Command::Watch { id, job_id, after } => (id, job_id, after),
@@ -331,7 +339,7 @@ async fn obey(app: &App, command: Command, answers: &mpsc::Sender<Value>) -> Res
 async fn watch(
     app: &App,
     (id, job, after): (&RequestId, &JobId, u32),
-    answers: &mpsc::Sender<Value>,
+    answers: &Answers,
 ) -> Result<(), Refusal> {
     let jobs = app.board.jobs.service();
     let store = jobs.store().await?;
@@ -341,14 +349,15 @@ async fn watch(
         // The state is read first: if it says that the job has ended, all its events are stored.
         let summary = store.summary(job).await?.ok_or(NO_JOB)?;
         read = tell_events(store, (id, job, read), answers).await?;
-        if answers.is_closed() {
+        if answers.sender.is_closed() {
             return Ok(());
         }
         if summary.state.has_ended() {
+            let _reading = answers.reading.lock().await;
             let view = jobs.view(job, None).await?;
             let record = job_json::record(&view.job, &view.questions);
             let told = json!({ "type": "result", "id": id, "job_id": job, "job": record });
-            let _ = answers.send(told).await;
+            let _ = answers.sender.send(told).await;
             return Ok(());
         }
         if let Some(error) = jobs.ensure_worker().await {
@@ -362,16 +371,17 @@ async fn watch(
 async fn tell_events(
     store: &JobStore,
     (id, job, mut read): (&RequestId, &JobId, u32),
-    answers: &mpsc::Sender<Value>,
+    answers: &Answers,
 ) -> Result<u32, Refusal> {
     loop {
+        let _reading = answers.reading.lock().await;
         let events = store.events(job, read, PAGE).await?;
         let Some(last) = events.last() else {
             return Ok(read);
         };
         read = last.sequence;
         for one in &events {
-            if answers.send(event(id, job, one)).await.is_err() {
+            if answers.sender.send(event(id, job, one)).await.is_err() {
                 return Ok(read);
             }
         }

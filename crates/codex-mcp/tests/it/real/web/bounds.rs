@@ -1,9 +1,11 @@
 //! How much memory requests may take, and how many of them are served at a time.
 
+use std::collections::HashSet;
 use std::fs;
 use std::time::Duration;
 
 use futures::future::join_all;
+use job_queue::logic::JobId;
 use job_queue::store::{JobStore, NewEvent, NewJob, Request as JobRequest, new_worker_id};
 use scripted_model::{Gate, Reply, Script};
 use serde_json::json;
@@ -13,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::conductor::{Conductor, bearer};
 use super::story::between;
 use super::{WebFixture, start_session, status, web};
 use crate::jobs::wait_for;
@@ -79,15 +82,11 @@ async fn memory_is_bounded_under_huge_requests() {
     web.finish().await;
 }
 
-/// By how much the memory of the server may grow for the page of a job, in KiB.
-const MOST_FOR_A_JOB: u64 = 64 * 1024;
+/// By how much the memory of the server may grow for the events of jobs, in KiB.
+const MOST_FOR_EVENTS: u64 = 64 * 1024;
 
-/// The outputs of the job have 150 MiB, and the page shows none of them.
-#[tokio::test]
-async fn memory_is_bounded_under_long_outputs_of_a_job() {
-    let web = web().await;
-    let pid = web.server.id().unwrap();
-    let before = peak_kib(pid).unwrap();
+/// Stores a running job with this many commands, each with an output of 1 MiB.
+async fn job_with_outputs(web: &WebFixture, commands: usize) -> JobId {
     let state = web.stage.home.state_home().join("codex-mcp");
     let location = state.join("jobs.db").to_str().unwrap().parse().unwrap();
     let store = JobStore::open(&location, &Access::of(state)).await.unwrap();
@@ -97,20 +96,56 @@ async fn memory_is_bounded_under_long_outputs_of_a_job() {
     let claimed = store.claim(&worker, "here", lease).await.unwrap().unwrap();
     let item = json!({ "type": "command_execution", "id": "1", "command": "true",
         "aggregated_output": "x".repeat(1 << 20), "exit_code": 0, "status": "completed" });
-    let events = vec![
-        NewEvent {
-            kind: "item.completed".to_owned(),
-            data: json!({ "type": "item.completed", "item": item }).to_string(),
-        };
-        10
-    ];
-    for _ in 0..15 {
-        store.append(&claimed.claim, &events).await.unwrap();
+    let event = NewEvent {
+        kind: "item.completed".to_owned(),
+        data: json!({ "type": "item.completed", "item": item }).to_string(),
+    };
+    for events in vec![event; commands].chunks(10) {
+        store.append(&claimed.claim, events).await.unwrap();
     }
-    let page = web.get(&format!("/jobs/{}", job.id)).await;
+    job.id
+}
+
+/// The page shows none of the outputs.
+#[tokio::test]
+async fn memory_is_bounded_under_long_outputs_of_a_job() {
+    let web = web().await;
+    let pid = web.server.id().unwrap();
+    let before = peak_kib(pid).unwrap();
+    let job = job_with_outputs(&web, 150).await;
+    let page = web.get(&format!("/jobs/{job}")).await;
     assert!(page.contains("exit code 0: true"), "{page}");
     let grown = peak_kib(pid).unwrap() - before;
-    assert!(grown < MOST_FOR_A_JOB, "{grown}");
+    assert!(grown < MOST_FOR_EVENTS, "{grown}");
+    web.finish().await;
+}
+
+/// How many watches a conductor begins at once. Each reads 3 MiB of events at a time.
+const WATCHES: usize = 50;
+
+#[tokio::test]
+async fn memory_is_bounded_under_many_watches_of_a_conductor() {
+    let web = web().await;
+    let job = job_with_outputs(&web, 10).await;
+    let token = bearer(&web.run(&["token", "conductor"]).await);
+    let headers = [("authorization", &*token)];
+    let mut conductor = Conductor::connect(&web, &headers).await.ok().unwrap();
+    let pid = web.server.id().unwrap();
+    let before = peak_kib(pid).unwrap();
+    for id in 0..WATCHES {
+        let watch = json!({ "type": "watch", "id": id, "job_id": job });
+        conductor.send(&watch).await;
+    }
+    // A watch whose event has arrived has read its first events.
+    let mut heard = HashSet::new();
+    while heard.len() < WATCHES {
+        let event = conductor.next().await.unwrap();
+        assert_eq!(event["type"], "event", "{event:#}");
+        heard.insert(event["id"].as_u64());
+    }
+    let grown = peak_kib(pid).unwrap() - before;
+    assert!(grown < MOST_FOR_EVENTS, "{grown}");
+    drop(conductor);
     web.finish().await;
 }
 

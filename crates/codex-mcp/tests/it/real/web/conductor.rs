@@ -18,11 +18,14 @@ use super::WebFixture;
 /// The limit for each message.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-struct Conductor(WebSocketStream<TcpStream>);
+pub(super) struct Conductor(WebSocketStream<TcpStream>);
 
 impl Conductor {
     /// Connects with these headers, or returns the status of the refusal.
-    async fn connect(web: &WebFixture, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
+    pub(super) async fn connect(
+        web: &WebFixture,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Self, u16> {
         let url = format!("ws://{}/api/conductor", web.address);
         let mut request = url.into_client_request().unwrap();
         for (name, value) in headers {
@@ -49,13 +52,13 @@ impl Conductor {
         }
     }
 
-    async fn send(&mut self, message: &Value) {
+    pub(super) async fn send(&mut self, message: &Value) {
         let message = Message::text(message.to_string());
         self.0.send(message).await.unwrap();
     }
 
     /// The next message of the server, `None` at the end.
-    async fn next(&mut self) -> Option<Value> {
+    pub(super) async fn next(&mut self) -> Option<Value> {
         loop {
             match timeout(TIME_LIMIT, self.0.next()).await.unwrap()? {
                 Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
@@ -79,7 +82,7 @@ impl Conductor {
     }
 }
 
-fn bearer(token: &str) -> String {
+pub(super) fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
