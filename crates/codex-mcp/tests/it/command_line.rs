@@ -9,6 +9,7 @@ use testkit::process::signal;
 use testkit::wait::wait_for;
 
 use crate::output::CommandOutput;
+use crate::terminal::Terminal;
 
 fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
@@ -156,6 +157,33 @@ async fn web_says_that_ctrl_c_ends_it() {
     .await;
     signal(web.id().unwrap(), Signal::SIGINT);
     assert_eq!(web.wait().await.unwrap().code(), Some(130));
+}
+
+/// The control is an address that only this machine reaches.
+#[tokio::test]
+async fn web_warns_and_shows_a_qr_code_if_other_machines_reach_it() {
+    let shown = async |args: &[&str]| {
+        let home = Home::new("");
+        let mut web = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        web.arg("web")
+            .args(args)
+            .env_clear()
+            .envs(home.env())
+            .current_dir(home.work());
+        let terminal = Terminal::runs(web).shows("until Ctrl-C").await;
+        terminal.signal(Signal::SIGINT);
+        let (shown, code) = terminal.ends().await;
+        assert_eq!(code, Some(130), "{shown}");
+        shown
+    };
+    let hints = |shown: &str| {
+        let link = "http://machine:1/login?code=";
+        ["not encrypted", "\u{2588}", link].map(|words| shown.contains(words))
+    };
+    let open = shown(&["--listen", "0.0.0.0:0", "--allow-host", "machine:1"]).await;
+    assert_eq!(hints(&open), [true; 3], "{open}");
+    let local = shown(&["--listen", "127.0.0.1:0", "--allow-host", "machine:1"]).await;
+    assert_eq!(hints(&local), [false; 3], "{local}");
 }
 
 #[test]

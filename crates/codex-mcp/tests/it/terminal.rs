@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use nix::pty::{Winsize, openpty};
+use nix::sys::signal::Signal;
+use testkit::process;
 use testkit::wait::wait_until_readable;
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
@@ -61,6 +63,10 @@ impl Terminal {
 
     pub(crate) fn types(&mut self, line: &str) {
         self.screen.write_all(line.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        process::signal(self.child.id().unwrap(), signal);
     }
 
     /// The whole output, and the exit code.
