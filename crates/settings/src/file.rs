@@ -27,7 +27,7 @@ use crate::strict::{self, Table};
 pub(super) const SECTION: &str = "plugins.codex-mcp";
 
 /// The same, key by key.
-const SECTION_PATH: [&str; 2] = ["plugins", "codex-mcp"];
+pub(super) const SECTION_PATH: [&str; 2] = ["plugins", "codex-mcp"];
 
 /// The table of the `atm` program.
 pub(super) const CORE: &str = "core";

@@ -5,6 +5,7 @@
 //! ignored, with one warning.
 
 use std::fs;
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,8 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ConfigError;
 use crate::file::{
-    Core, File, LeftOut, PRESET_KEYS, Preset, SECTION, SECTION_KEYS, Scope, Section,
+    CORE, Core, File, LeftOut, PRESET_KEYS, Preset, SECTION, SECTION_KEYS, SECTION_PATH, Scope,
+    Section,
 };
 use crate::lookup::{Lookup, in_section};
 use crate::policy::PolicyName;
@@ -201,20 +203,20 @@ fn narrowed(
             return None;
         }
     };
+    let document: toml::Table = toml::from_str(text).unwrap_or_default();
     let mut left_out = Vec::new();
     let knows = |role: &RoleName| user.is_some_and(|user| user.section.roles.contains_key(role));
     file.core = without_core(&file.core, &mut left_out);
-    file.section = narrowed_section(file.section, knows, &mut left_out);
+    file.section = narrowed_section(file.section, knows);
+    left_out.extend(ignored_keys(&document, &file.section));
     let Preset {
         sandbox,
         approval_policy,
         ..
-    } = file.preset;
-    name_preset(&file.preset, &mut left_out);
-    file.preset = Preset::default();
+    } = mem::take(&mut file.preset);
     let narrowing = Narrowing {
         path: path.to_owned(),
-        document: toml::from_str(text).unwrap_or_default(),
+        document,
         sandbox,
         approval_policy,
         left_out,
@@ -233,104 +235,42 @@ fn without_core(core: &Core, left_out: &mut Vec<&'static str>) -> Core {
     Core::default()
 }
 
-/// The rest of our section: a role that the user has defined, and switches that are off.
-fn narrowed_section(
-    section: Section,
-    knows: impl Fn(&RoleName) -> bool,
-    left_out: &mut Vec<&'static str>,
-) -> Section {
-    let Section {
-        codex_bin,
-        request_timeout_secs,
-        identity,
-        team,
-        role,
-        team_tools,
-        summaries,
-        registry_journal,
-        host,
-        http,
-        request_image,
-        max_image_bytes,
-        store,
-        worker_concurrency,
-        worker_idle_secs,
-        max_sandbox,
-        allow_commands,
-        allow_dirs,
-        jobs_of_others,
-        notify,
-        notify_on,
-        answer_by_mail,
-        stall_timeout_secs,
-        keep_jobs_secs,
-        keep_tasks_secs,
-        max_audit_bytes,
-        max_log_bytes,
-        prices,
-        currency,
-        roles,
-    } = section;
-    let role = match role {
-        Some(role) if !knows(&role) => {
-            left_out.push("role");
-            None
-        }
-        role => role,
-    };
-    let set = [
-        ("codex_bin", codex_bin.is_some()),
-        ("request_timeout_secs", request_timeout_secs.is_some()),
-        ("identity", identity.is_some()),
-        ("team", team.is_some()),
-        ("team_tools", team_tools == Some(true)),
-        ("summaries", summaries == Some(true)),
-        ("registry_journal", registry_journal.is_some()),
-        ("host", host.is_some()),
-        ("http", http.is_some()),
-        ("request_image", request_image == Some(true)),
-        ("max_image_bytes", max_image_bytes.is_some()),
-        ("store", store.is_some()),
-        ("worker_concurrency", worker_concurrency.is_some()),
-        ("worker_idle_secs", worker_idle_secs.is_some()),
-        ("max_sandbox", max_sandbox.is_some()),
-        ("allow_commands", allow_commands.is_some()),
-        ("allow_dirs", allow_dirs.is_some()),
-        ("jobs_of_others", jobs_of_others.is_some()),
-        ("notify", notify.is_some()),
-        ("notify_on", notify_on.is_some()),
-        ("answer_by_mail", answer_by_mail.is_some()),
-        ("stall_timeout_secs", stall_timeout_secs.is_some()),
-        ("keep_jobs_secs", keep_jobs_secs.is_some()),
-        ("keep_tasks_secs", keep_tasks_secs.is_some()),
-        ("max_audit_bytes", max_audit_bytes.is_some()),
-        ("max_log_bytes", max_log_bytes.is_some()),
-        ("prices", prices.is_some()),
-        ("currency", currency.is_some()),
-        ("roles", !roles.is_empty()),
-    ];
-    left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));
+/// The settings of our section that apply: a role that the user has defined, and switches that are
+/// off.
+fn narrowed_section(section: Section, knows: impl FnOnce(&RoleName) -> bool) -> Section {
     let off = |switch: Option<bool>| switch.filter(|on| !on);
     Section {
-        role,
-        team_tools: off(team_tools),
-        summaries: off(summaries),
-        request_image: off(request_image),
+        role: section.role.filter(knows),
+        team_tools: off(section.team_tools),
+        summaries: off(section.summaries),
+        request_image: off(section.request_image),
         ..Section::default()
     }
 }
 
-fn name_preset(preset: &Preset, left_out: &mut Vec<&'static str>) {
-    let set = [
-        ("model", preset.model.is_some()),
-        ("reasoning_effort", preset.reasoning_effort.is_some()),
-        ("base_prompt_file", preset.base_prompt_file.is_some()),
-        (
-            "extra_instructions_file",
-            preset.extra_instructions_file.is_some(),
-        ),
-    ];
-    left_out.extend(set.into_iter().filter(|(_, set)| *set).map(|(key, _)| key));
+/// The keys of our section in a file that are not in the narrowed section.
+fn ignored_keys(document: &toml::Table, narrowed: &Section) -> Vec<&'static str> {
+    let Some(set) = table(document, &SECTION_PATH) else {
+        return Vec::new();
+    };
+    let is_kept = |key: &str| match key {
+        "role" => narrowed.role.is_some(),
+        "team_tools" => narrowed.team_tools.is_some(),
+        "summaries" => narrowed.summaries.is_some(),
+        "request_image" => narrowed.request_image.is_some(),
+        // `Narrowing::narrow` compares them with the user's own.
+        "sandbox" | "approval_policy" => true,
+        _ => false,
+    };
+    let keys = SECTION_KEYS.into_iter().chain(PRESET_KEYS);
+    keys.filter(|key| set.contains_key(*key) && !is_kept(key))
+        .collect()
+}
+
+/// The table at a path of tables.
+fn table<'a>(document: &'a toml::Table, path: &[&str]) -> Option<&'a toml::Table> {
+    path.iter()
+        .try_fold(document, |table, name| table.get(*name)?.as_table())
 }
 
 /// The user's own settings, which a repository can only narrow.
@@ -421,17 +361,11 @@ impl Narrowing {
 
     /// A key with its value in the file, for a warning.
     fn shown(&self, key: &str) -> String {
-        let table = |path: &[&str]| {
-            let mut table = Some(&self.document);
-            for name in path {
-                table = table?.get(*name)?.as_table();
-            }
-            table
+        let (path, name) = match key.strip_prefix("[core] ") {
+            Some(name) => ([CORE].as_slice(), name),
+            None => (SECTION_PATH.as_slice(), key),
         };
-        let value = match key.strip_prefix("[core] ") {
-            Some(key) => table(&["core"]).and_then(|core| core.get(key)),
-            None => table(&["plugins", "codex-mcp"]).and_then(|section| section.get(key)),
-        };
+        let value = table(&self.document, path).and_then(|table| table.get(name));
         match value {
             Some(value) => shown(key, value),
             None => key.to_owned(),
