@@ -82,12 +82,22 @@ const CLIENT_VARIABLES: [&str; 14] = [
     "NoDefaultCurrentDirectoryInExePath",
 ];
 
-/// Whether hosts do not get this variable: it belongs to a client's session, marks a process tree,
-/// or names the starter of a process.
+/// Variables that name the socket of one window of an editor: Neovim's, and those of VS Code for
+/// git's askpass and for `code`. Workers and hosts do not get them: they serve all windows, and
+/// outlive each. Without a host, Codex's commands keep them, and so git can ask for a password.
+const WINDOW_VARIABLES: [&str; 3] = ["NVIM", "VSCODE_GIT_IPC_HANDLE", "VSCODE_IPC_HOOK_CLI"];
+
+/// The variables that workers and hosts do not get: they belong to a client's session or a window,
+/// mark a process tree, or name the starter of a process.
+fn unknown_to_detached() -> impl Iterator<Item = &'static str> {
+    let of_others = CLIENT_VARIABLES.into_iter().chain(WINDOW_VARIABLES);
+    of_others.chain([TREE, STARTER])
+}
+
+/// Whether hosts do not get this variable.
 #[must_use]
 pub fn is_unknown_to_hosts(name: &OsStr) -> bool {
-    let mut unknown = CLIENT_VARIABLES.iter().chain([&TREE, &STARTER]);
-    unknown.any(|known| name == *known)
+    unknown_to_detached().any(|known| name == known)
 }
 
 /// The umask in octal digits, which all started processes inherit. Empty if it cannot be
@@ -281,7 +291,7 @@ fn protect_search_paths(command: &mut Command, program: &Program) {
 /// If it cannot be started.
 pub fn spawn_detached(program: &DetachedProgram, complaints: File) -> io::Result<ChildStdout> {
     let mut command = Command::new(own_executable()?);
-    for name in CLIENT_VARIABLES.iter().chain([&TREE, &STARTER]) {
+    for name in unknown_to_detached() {
         command.env_remove(name);
     }
     let mut child = command

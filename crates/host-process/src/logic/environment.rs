@@ -12,16 +12,22 @@ use std::os::unix::ffi::OsStrExt;
 use common::text::hex;
 use sha2::{Digest, Sha256};
 
-/// Variables that differ between two terminals, or two shells, without a meaning for commands.
-const WITHOUT_MEANING: [&str; 51] = [
+/// Variables that differ between two terminals, shells, editor windows or starts of a program,
+/// without a meaning for commands.
+const WITHOUT_MEANING: [&str; 62] = [
     "ALACRITTY_LOG",
     "ALACRITTY_SOCKET",
     "ALACRITTY_WINDOW_ID",
+    "ATUIN_HISTORY_ID",
+    "ATUIN_SESSION",
+    "ATUIN_SHLVL",
     "COLORFGBG",
     "COLORTERM",
     "COLUMNS",
+    "CURSOR_TRACE_ID",
     "DESKTOP_STARTUP_ID",
     "GHOSTTY_SURFACE_ID",
+    "GIO_LAUNCHED_DESKTOP_FILE_PID",
     "GNOME_TERMINAL_SCREEN",
     "GNOME_TERMINAL_SERVICE",
     "GPG_TTY",
@@ -37,13 +43,17 @@ const WITHOUT_MEANING: [&str; 51] = [
     "LC_TERMINAL",
     "LC_TERMINAL_VERSION",
     "LINES",
+    "MCFLY_SESSION_ID",
+    "MEMORY_PRESSURE_WATCH",
     "OLDPWD",
+    "P9K_TTY",
     "PWD",
     "SHELL_SESSION_ID",
     "SHLVL",
     "SSH_CLIENT",
     "SSH_CONNECTION",
     "SSH_TTY",
+    "STARSHIP_SESSION_KEY",
     "STY",
     "SYSTEMD_EXEC_PID",
     "TERM",
@@ -65,6 +75,8 @@ const WITHOUT_MEANING: [&str; 51] = [
     "ZELLIJ_PANE_ID",
     "ZELLIJ_SESSION_NAME",
     "_",
+    "_P9K_SSH_TTY",
+    "_P9K_TTY",
 ];
 
 /// The number of bytes of the digest in a key: enough that no two environments of a user have
@@ -124,8 +136,22 @@ mod tests {
             ("SHLVL", "1"),
             ("WINDOWID", "7"),
             ("PWD", "/a"),
+            ("STARSHIP_SESSION_KEY", "1"),
+            ("ATUIN_HISTORY_ID", "1"),
+            ("ATUIN_SHLVL", "1"),
+            ("_P9K_TTY", "/dev/pts/1"),
+            ("CURSOR_TRACE_ID", "1"),
+            ("GIO_LAUNCHED_DESKTOP_FILE_PID", "1"),
         ]);
-        let other = of(&[("TMUX_PANE", "%1"), ("SHLVL", "2"), ("PATH", "/bin")]);
+        let other = of(&[
+            ("TMUX_PANE", "%1"),
+            ("SHLVL", "2"),
+            ("ATUIN_SHLVL", "2"),
+            ("PATH", "/bin"),
+            ("STARSHIP_SESSION_KEY", "2"),
+            ("MCFLY_SESSION_ID", "2"),
+            ("MEMORY_PRESSURE_WATCH", "/a"),
+        ]);
         assert_eq!(one, other);
         assert_eq!(one.len(), 24);
     }

@@ -441,7 +441,11 @@ async fn other_environment_has_another_host() {
     let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
     let launch = |name: &str, value: &str| stage.launch(&["--host"]).env(name, value);
     let mut clients = Vec::new();
-    for (name, value) in [("SHLVL", "1"), ("SHLVL", "2"), ("VIRTUAL_ENV", "/venv")] {
+    for (name, value) in [
+        ("SHLVL", "1"),
+        ("NVIM", "/run/nvim.1.0"),
+        ("VIRTUAL_ENV", "/venv"),
+    ] {
         let launch = launch(name, value);
         clients.push(McpClient::connect(&launch, VERSION, json!({})).await);
     }
