@@ -17,6 +17,7 @@ use super::{CodexFixture, on_oldest_and_newest, structured};
 on_oldest_and_newest!(
     task_of_a_job_outlives_client_and_server,
     question_of_a_task_is_answered_over_a_new_server,
+    question_of_a_task_stays_open_for_an_hour,
     yes_out_of_bounds_declines_the_question_of_a_task,
     cancelled_task_ends_its_commands,
     task_of_a_run_has_the_result_of_the_run,
@@ -174,6 +175,23 @@ async fn question_of_a_task_is_answered_over_a_new_server(release: &str) {
     // A late answer changes nothing.
     answer(&mut second, accept).await;
     stage.finish_with_worker(second).await;
+}
+
+/// The client does not notice the end of the question while it shows the dialog.
+async fn question_of_a_task_stays_open_for_an_hour(release: &str) {
+    let (stage, mut client, task) = task_that_asks(release).await;
+    until(&mut client, &task, "input_required").await;
+    let listed = client.call_tool("call_jobs", json!({})).await;
+    let job = structured(&listed)["jobs"][0]["job_id"].clone();
+    let asking = client.call_tool("call_status", json!({ "job_id": job }));
+    let asking = structured(&asking.await)["questions"][0].clone();
+    let at = |name: &str| humantime::parse_rfc3339(asking[name].as_str().unwrap()).unwrap();
+    let open = at("expires_at").duration_since(at("asked_at")).unwrap();
+    // The two are not read from the clock at the same moment.
+    assert!(open > Duration::from_secs(59 * 60), "{asking:#}");
+    client.call("tasks/cancel", json!({ "taskId": task })).await;
+    until(&mut client, &task, "cancelled").await;
+    stage.finish_with_worker(client).await;
 }
 
 /// A client with bounds answers the question of a job that another one has begun without them.

@@ -1,6 +1,7 @@
 //! `call_codex`: submits a task as a job.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use codex_config::profile::ProfileName;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
@@ -23,6 +24,11 @@ use crate::tools::parameters::{Count, TimeLimit, arguments};
 use crate::tools::schema::{OneOf, answer, input, output, tool};
 
 pub(super) const NAME: &str = "call_codex";
+
+/// How long a question of a call that is answered by a task stays open by default. Clients do not
+/// look at a task while they show its dialog, so a yes to a question that was declined meanwhile
+/// would be lost; but an open question keeps one of the worker's places for jobs.
+const TASK_QUESTION_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -87,7 +93,12 @@ pub(super) async fn begin(
     client: Option<String>,
     given: JsonObject,
 ) -> Result<JobId, ToolError> {
-    let submitted = submit(jobs, client, arguments(given)?).await?;
+    let mut given: Arguments = arguments(given)?;
+    if given.approval == Some(Approval::Ask) {
+        let limit = given.approval_timeout_ms;
+        given.approval_timeout_ms = limit.or(Some(TimeLimit(TASK_QUESTION_LIMIT)));
+    }
+    let submitted = submit(jobs, client, given).await?;
     Ok(submitted.job)
 }
 
