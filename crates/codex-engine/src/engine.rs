@@ -17,7 +17,7 @@ use super::command::{SessionAlert, SessionId, SessionInfo, TurnView};
 use super::entry::{Entry, Owner};
 use super::error::EngineError;
 use super::observer::EngineObserver;
-use super::shared::{AppServers, CodexStart, Ownership, SharedCodex, Shutdown};
+use super::shared::{AppServers, CodexStart, Ownership, Predecessor, SharedCodex, Shutdown};
 use super::thread_tools::ThreadTools;
 use super::unloading;
 use crate::logic::progress::CurrentStep;
@@ -432,11 +432,16 @@ impl Engine {
     }
 
     pub(super) fn entry(&self, session: &SessionId) -> Result<Arc<Entry>, EngineError> {
-        self.codex
-            .hub
-            .sessions
-            .by_id(session)
-            .ok_or_else(|| EngineError::NoSession(session.clone()))
+        let sessions = &self.codex.hub.sessions;
+        sessions.by_id(session).ok_or_else(|| {
+            let is_of_this_host = sessions.was_listed(session);
+            match self.codex.predecessor {
+                Predecessor::Killed if !is_of_this_host => {
+                    EngineError::SessionLost(session.clone())
+                }
+                _ => EngineError::NoSession(session.clone()),
+            }
+        })
     }
 }
 

@@ -93,6 +93,12 @@ pub enum EngineError {
     /// There is no such session.
     #[error("there is no session {0}")]
     NoSession(SessionId),
+    /// There is no such session, and the sessions of a killed process are not all known here.
+    #[error(
+        "there is no session {0}: the last host process was killed, and this one has not taken the \
+         session over"
+    )]
+    SessionLost(SessionId),
     /// Several sessions match an ID prefix.
     #[error("several sessions begin with {prefix}: {known}; give more of the id")]
     AmbiguousSession {

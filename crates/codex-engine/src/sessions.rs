@@ -13,6 +13,9 @@ use crate::logic::session::{Effect, Session, State, TidyOutcome};
 /// removed.
 const SESSIONS: usize = 1000;
 
+/// The most IDs of earlier sessions that are remembered.
+const UNLISTED: usize = 10_000;
+
 /// The most threads of sub-agents that are known at a time.
 const CHILDREN: usize = 10_000;
 
@@ -29,6 +32,8 @@ struct Tables {
     by_child: HashMap<String, Arc<Entry>>,
     /// The IDs in the order in which the sessions began.
     order: VecDeque<SessionId>,
+    /// The IDs that were removed from the list last.
+    unlisted: VecDeque<SessionId>,
     remembered: HashMap<ThreadId, StartThread>,
     /// The remembered threads, in the order in which their last sessions ended.
     remembered_order: VecDeque<ThreadId>,
@@ -48,8 +53,17 @@ impl Tables {
 
     /// Removes a session from the list. Its thread and those of its sub-agents stay known.
     fn unlist(&mut self, entry: &Arc<Entry>) {
-        self.by_id.remove(&entry.id);
-        self.order.retain(|id| *id != entry.id);
+        if self.by_id.remove(&entry.id).is_some() {
+            self.order.retain(|id| *id != entry.id);
+            self.note_unlisted(entry.id.clone());
+        }
+    }
+
+    fn note_unlisted(&mut self, id: SessionId) {
+        self.unlisted.push_back(id);
+        if self.unlisted.len() > UNLISTED {
+            self.unlisted.pop_front();
+        }
     }
 
     /// Removes the least recently used session without a turn from the list.
@@ -212,6 +226,11 @@ impl Sessions {
         self.lock().by_id.get(id).cloned()
     }
 
+    /// Whether this was the ID of a session that is no longer listed.
+    pub(super) fn was_listed(&self, id: &SessionId) -> bool {
+        self.lock().unlisted.contains(id)
+    }
+
     pub(super) fn by_thread(&self, thread: &str) -> Option<Arc<Entry>> {
         self.lock().by_thread.get(thread).cloned()
     }
@@ -255,5 +274,16 @@ mod tests {
             (0..=REMEMBERED).filter(|number| tables.recall(thread(*number).as_str()).is_none());
         assert_eq!(forgotten.collect::<Vec<_>>(), [1]);
         assert_eq!(tables.remembered_order.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn ids_of_sessions_that_are_no_longer_listed_are_bounded() {
+        let sessions = Sessions::default();
+        let id = |number: usize| SessionId::named(&format!("sess_{number}"));
+        for number in 0..=UNLISTED {
+            sessions.lock().note_unlisted(id(number));
+        }
+        assert!(!sessions.was_listed(&id(0)));
+        assert!(sessions.was_listed(&id(1)) && sessions.was_listed(&id(UNLISTED)));
     }
 }

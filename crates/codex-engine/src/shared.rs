@@ -37,12 +37,23 @@ pub enum Shutdown {
     Unfinished,
 }
 
+/// How the last process of the same kind ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Predecessor {
+    /// By itself, with its sessions, or there was none.
+    #[default]
+    Ended,
+    /// It was killed. Clients may know sessions of it that this process does not know.
+    Killed,
+}
+
 /// An app-server, started on demand, with its sessions.
 pub(super) struct SharedCodex {
     /// The settings of all engines that share it.
     agreement: Agreement,
     pub(super) backend: Backend,
     pub(super) hub: Arc<Hub>,
+    pub(super) predecessor: Predecessor,
     mount_targets: Mutex<MountTargets>,
     /// Codex's register of mount targets.
     register: PathBuf,
@@ -129,6 +140,7 @@ impl SharedCodex {
             backend: Backend::new(launch, env, directory),
             agreement: Agreement::default(),
             hub: Arc::default(),
+            predecessor: Predecessor::default(),
             mount_targets: Mutex::default(),
             last_query: tokio::sync::Mutex::default(),
             restoring: tokio::sync::Mutex::default(),
@@ -186,6 +198,7 @@ impl SharedCodex {
 pub struct AppServers {
     all: Mutex<Vec<Member>>,
     new_adoption_socket: Option<Arc<NewAdoptionSocket>>,
+    predecessor: Predecessor,
 }
 
 /// A session of a process that serves several clients.
@@ -219,9 +232,13 @@ impl AppServers {
     /// is killed, where Codex can listen on a port. `new_adoption_socket` returns a new path for
     /// the adoption socket of each app-server.
     #[must_use]
-    pub fn adoptable(new_adoption_socket: impl Fn() -> PathBuf + Send + Sync + 'static) -> Self {
+    pub fn adoptable(
+        predecessor: Predecessor,
+        new_adoption_socket: impl Fn() -> PathBuf + Send + Sync + 'static,
+    ) -> Self {
         Self {
             new_adoption_socket: Some(Arc::new(new_adoption_socket)),
+            predecessor,
             ..Self::default()
         }
     }
@@ -282,7 +299,11 @@ impl AppServers {
             let kept = serde_json::to_string(&agreement).unwrap_or_default();
             codex.backend.make_adoptable(Arc::clone(new_socket), kept);
         }
-        let codex = Arc::new(SharedCodex { agreement, ..codex });
+        let codex = Arc::new(SharedCodex {
+            agreement,
+            predecessor: self.predecessor,
+            ..codex
+        });
         tokio::spawn(super::unloading::sweep(Arc::downgrade(&codex.hub)));
         self.all().push(Member {
             codex: Arc::clone(&codex),

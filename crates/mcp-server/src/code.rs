@@ -93,6 +93,8 @@ codes! {
         "codex_session and codex_threads list the work that continues; call again if yours is missing.";
     JobHostLost: "HOST_LOST", Pointless,
         "Find the job with call_jobs or call_status; call again only if the call has had no effect.";
+    SessionHostLost: "HOST_LOST", Pointless,
+        "codex_threads lists its thread; resume it with codex_session, action resume and the threadId.";
     TaskFiles: "TASK_FILES", Worthwhile,
         "Free disk space, or correct the permissions of the file that the message names, then call again.";
     TooManyTasks: "TOO_MANY_TASKS", Worthwhile,
@@ -169,6 +171,7 @@ impl Code {
             | Self::RequestNotFound
             | Self::HostLost
             | Self::JobHostLost
+            | Self::SessionHostLost
             | Self::Unreadable => self.row().name,
             _ => "INTERNAL",
         }

@@ -80,6 +80,9 @@ fn meaning(code: Code) -> &'static str {
             "The host process ended before it answered a call that begins a job, or answers or steers \
              one: the call may or may not have taken effect."
         }
+        Code::SessionHostLost => {
+            "The host process that had the session was killed, or the session was forgotten since."
+        }
         Code::UsageLimit => "The usage limit of the account is reached.",
         Code::RateLimited => "The model provider limits the rate of requests.",
         Code::Overloaded => "The model provider, or Codex, is overloaded.",

@@ -181,6 +181,7 @@ impl From<EngineError> for ToolError {
             EngineError::Busy(PromptRefused::Running) => Code::SessionBusy,
             EngineError::Busy(PromptRefused::Waiting) => Code::SessionWaiting,
             EngineError::NoSession(_) => Code::SessionNotFound,
+            EngineError::SessionLost(_) => Code::SessionHostLost,
             EngineError::Cancelled { .. } | EngineError::Busy(PromptRefused::Cancelled) => {
                 Code::SessionCancelled
             }

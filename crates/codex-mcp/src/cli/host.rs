@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_engine::command::SessionInfo;
-use codex_engine::{AdoptionError, AppServers, SharedSession};
+use codex_engine::{AdoptionError, AppServers, Predecessor, SharedSession};
 use common::duration;
 use common::output;
 use common::text::counted;
 use futures::Stream;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, READY, TAKEN};
-use host_process::endpoint::HostEndpoint;
+use host_process::endpoint::{HostEndpoint, HostRemains};
 use host_process::leftovers;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
@@ -159,8 +159,13 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             ended: closing.clone(),
             hurry,
         };
+        // This process listens only later, so what is there is left of the last host.
+        let predecessor = match endpoint.remains() {
+            HostRemains::Nothing => Predecessor::Ended,
+            HostRemains::Socket | HostRemains::AppServers => Predecessor::Killed,
+        };
         let near = endpoint.clone();
-        let app_servers = AppServers::adoptable(move || near.new_adoption_socket());
+        let app_servers = AppServers::adoptable(predecessor, move || near.new_adoption_socket());
         let app_servers = Rc::new(app_servers);
         adopt(&endpoint, &app_servers).await;
         let tasks = tasks::of(&endpoint, retention.tasks.value)?;

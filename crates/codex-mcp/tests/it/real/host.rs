@@ -355,20 +355,11 @@ async fn killed_host_costs_only_the_open_calls() {
     let before = host(&stage).await["pid"].as_i64().unwrap();
     let hanging = client.request_tool("codex", json!({"prompt": "hang"}));
     gate.reached(1).await;
-    let left: Vec<u32> = stage.home.processes().iter().map(|one| one.pid).collect();
-    kill(
-        Pid::from_raw(i32::try_from(before).unwrap()),
-        Signal::SIGKILL,
-    )
-    .unwrap();
+    let of_host = kill_host(&stage, &client).await;
     let lost = client.result(&hanging).await;
     assert_error(&lost, "HOST_LOST");
 
     // Codex of the killed host ends with it, and another host takes the next call.
-    let of_host: Vec<u32> = left
-        .into_iter()
-        .filter(|pid| *pid != client.pid())
-        .collect();
     assert_eq!(wait_until_gone(&of_host, TIME_LIMIT).await, []);
     gate.release();
     let thread = thread_of(&begun);
@@ -377,6 +368,44 @@ async fn killed_host_costs_only_the_open_calls() {
     assert_completed(&again, "hello");
     assert_ne!(host(&stage).await["pid"].as_i64().unwrap(), before);
     finish(&stage, [client]).await;
+}
+
+/// Its client does not learn of the kill before it names the session again.
+#[tokio::test]
+async fn session_of_a_killed_host_is_lost_and_its_thread_can_be_resumed() {
+    let stage = CodexFixture::new("0.104.0", script()).await;
+    let mut poller = Poller::new(&stage, &["--host"]).await;
+    let wrong = json!({ "action": "poll", "sessionId": "sess_000000000000" });
+    let code = poller.refused("codex_check", wrong).await;
+    assert_eq!(code, "SESSION_NOT_FOUND");
+    let session = poller.start("first", json!({})).await;
+    poller.until_idle(&session).await;
+    let thread = poller.get(&session).await["threadId"].clone();
+    let of_host = kill_host(&stage, &poller.client).await;
+    assert_eq!(wait_until_gone(&of_host, TIME_LIMIT).await, []);
+
+    let poll = json!({ "action": "poll", "sessionId": session });
+    assert_eq!(poller.refused("codex_check", poll).await, "HOST_LOST");
+    let reply = json!({ "sessionId": session, "prompt": "second" });
+    let lost = poller.client.call_tool("codex_reply", reply).await;
+    assert_error(&lost, "HOST_LOST");
+    assert!(text(&lost, 0).contains("was killed"), "{lost:#}");
+    let resume = json!({ "action": "resume", "threadId": thread, "prompt": "second" });
+    let resumed = poller.call("codex_session", resume).await;
+    let session = resumed["sessionId"].as_str().unwrap();
+    let (look, _) = poller.until_idle(session).await;
+    assert_eq!(look["result"]["output"], "two, after one", "{look:#}");
+    finish(&stage, [poller.client]).await;
+}
+
+/// Kills the host; returns its process and those below it.
+async fn kill_host(stage: &CodexFixture, client: &McpClient) -> Vec<u32> {
+    let all = stage.home.processes().into_iter().map(|one| one.pid);
+    let of_host: Vec<u32> = all.filter(|pid| *pid != client.pid()).collect();
+    let pid = host(stage).await["pid"].as_i64().unwrap();
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+    kill(pid, Signal::SIGKILL).unwrap();
+    of_host
 }
 
 async fn session_outlives_its_client(release: &str) {
