@@ -32,7 +32,13 @@ impl JobActivity {
             Err(_) => {
                 let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
                 if let Some(words) = data.get("words").and_then(Value::as_str) {
-                    activity.report(one_line(words, LONGEST), at);
+                    let words = one_line(words, LONGEST);
+                    let number = |name: &str| data.get(name).and_then(Value::as_u64);
+                    let words = match (number("turn"), number("most_turns")) {
+                        (Some(turn), Some(most)) => format!("{words}, turn {turn} of {most}"),
+                        _ => words,
+                    };
+                    activity.report(words, at);
                 }
             }
         }
@@ -108,6 +114,16 @@ mod tests {
         ];
         let step = step_after(&events, 22).unwrap();
         assert_eq!(step.to_string(), "running cargo test, 12 s");
+    }
+
+    #[test]
+    fn step_of_a_run_names_its_turn() {
+        let step = json!({ "words": "running cargo test", "turn": 2, "most_turns": 10 });
+        let step = step_after(&[event(90, 10, &step)], 22).unwrap();
+        assert_eq!(step.to_string(), "running cargo test, turn 2 of 10, 12 s");
+        let turn = json!({ "words": "turn 2 of 10", "turn": 2 });
+        let step = step_after(&[event(2, 10, &turn)], 22).unwrap();
+        assert_eq!(step.words, "turn 2 of 10");
     }
 
     #[test]

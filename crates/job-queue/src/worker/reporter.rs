@@ -1,6 +1,6 @@
 //! Writes the events of a run into the job's journal.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
@@ -22,7 +22,8 @@ pub const THREAD: &str = "codex-mcp/thread";
 pub(super) const WARNING: &str = "codex-mcp/warning";
 /// See [`BEGINS`].
 pub const TURN: &str = "codex-mcp/turn";
-/// See [`BEGINS`].
+/// See [`BEGINS`]. Within a turn, `turn` and `most_turns` are its number and the limit of turns: the
+/// event of the turn itself may be far back.
 pub const STEP: &str = "codex-mcp/step";
 /// See [`BEGINS`]. The other fields are the turn's line of evidence.
 pub const TURN_ENDED: &str = "codex-mcp/turn_ended";
@@ -32,6 +33,8 @@ pub(super) struct Reporter<'a> {
     journal: &'a Journal,
     approve: Approve,
     most_turns: u32,
+    /// The number of the turn, from 1; 0 before the first.
+    turn: Cell<u32>,
     thread: RefCell<Option<ThreadId>>,
 }
 
@@ -41,6 +44,7 @@ impl<'a> Reporter<'a> {
             journal,
             approve: spec.approve,
             most_turns: spec.limits.turns(),
+            turn: Cell::default(),
             thread: RefCell::default(),
         }
     }
@@ -51,7 +55,11 @@ impl<'a> Reporter<'a> {
     }
 
     fn step(&self, words: &str) {
-        self.journal.note(STEP, &json!({ "words": words }));
+        let data = match self.turn.get() {
+            0 => json!({ "words": words }),
+            turn => json!({ "words": words, "turn": turn, "most_turns": self.most_turns }),
+        };
+        self.journal.note(STEP, &data);
     }
 
     fn turn_ended(&self, record: &TurnRecord) {
@@ -107,6 +115,7 @@ impl Watcher for Reporter<'_> {
                 self.journal.note(WARNING, &data);
             }
             RunEvent::Turn(prompt) => {
+                self.turn.set(prompt.turn);
                 let words = words::turn(prompt, self.most_turns);
                 let data = json!({ "words": words, "turn": prompt.turn, "prompt": prompt.kind });
                 self.journal.note(TURN, &data);

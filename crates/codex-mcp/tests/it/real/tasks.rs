@@ -21,6 +21,7 @@ on_oldest_and_newest!(
     yes_out_of_bounds_declines_the_question_of_a_task,
     cancelled_task_ends_its_commands,
     task_of_a_run_has_the_result_of_the_run,
+    status_message_of_a_run_names_step_and_turn,
     failed_job_completes_its_task_with_an_error,
 );
 
@@ -218,6 +219,21 @@ fn questions(state: &Value) -> Vec<(String, Value)> {
     requests.into_iter().collect()
 }
 
+/// Polls a task until its status message contains a text; returns the message.
+async fn status_message_with(client: &mut McpClient, task: &str, text: &str) -> String {
+    let polling = async {
+        loop {
+            let state = get(client, task).await;
+            let words = state["statusMessage"].as_str().unwrap();
+            if words.contains(text) {
+                return words.to_owned();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the text in the status message", polling).await
+}
+
 async fn cancelled_task_ends_its_commands(release: &str) {
     let script =
         Script::new().otherwise([Reply::shell("touch begun; sleep 1000"), Reply::say("never")]);
@@ -235,17 +251,7 @@ async fn cancel_during_a_command(client: &mut McpClient, stage: &CodexFixture, t
         stage.file("begun").exists().then_some(())
     })
     .await;
-    let says_so = async {
-        loop {
-            let state = get(client, &task).await;
-            let words = state["statusMessage"].as_str().unwrap();
-            if words.contains("sleep 1000") {
-                return;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    within("the command in the status message", says_so).await;
+    status_message_with(client, &task, "sleep 1000").await;
     let ended = client.call("tasks/cancel", json!({ "taskId": task })).await;
     assert_eq!(ended["resultType"], "complete", "{ended:#}");
     until(client, &task, "cancelled").await;
@@ -262,6 +268,25 @@ async fn task_of_a_run_has_the_result_of_the_run(release: &str) {
     let result = &state["result"];
     assert_eq!(structured(result)["ok"], true, "{state:#}");
     assert_eq!(structured(result)["turns"], 1, "{state:#}");
+    stage.finish_with_worker(client).await;
+}
+
+async fn status_message_of_a_run_names_step_and_turn(release: &str) {
+    let script = Script::new()
+        .on(
+            "words only",
+            [Reply::shell("sleep 1000"), Reply::say("never")],
+        )
+        .otherwise([Reply::say("I will make it.")]);
+    let stage = stage(release, script).await;
+    let mut client = with_tasks(&stage);
+    let arguments = json!({ "task": "make it", "repo": stage.home.work(),
+        "sandbox": "danger-full-access", "exit_criteria": { "files": ["made.txt"] } });
+    let task = begin(&mut client, "codex_run", arguments).await;
+    let words = status_message_with(&mut client, &task, "sleep 1000").await;
+    assert!(words.ends_with(", turn 2 of 10"), "{words}");
+    client.call("tasks/cancel", json!({ "taskId": task })).await;
+    until(&mut client, &task, "cancelled").await;
     stage.finish_with_worker(client).await;
 }
 
