@@ -9,6 +9,9 @@ use crate::installs::Package;
 use crate::npm;
 use crate::tool::Tool;
 
+/// The package of npm's.
+pub(crate) const PACKAGE: &str = "@openai/codex";
+
 /// Where the native binary lies below `vendor/TRIPLE` of the platform's package:
 /// `codex/` up to 0.104, `bin/` from 0.153 on at the latest.
 const BINARIES: [&str; 2] = ["bin/codex", "codex/codex"];
@@ -21,7 +24,7 @@ pub(crate) struct Codex {
 
 impl Package for Codex {
     fn name(&self) -> &'static str {
-        "@openai/codex"
+        PACKAGE
     }
 
     fn version(&self) -> &str {

@@ -10,14 +10,17 @@ use std::thread;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 
-use crate::codex::Codex;
+use crate::codex::{self, Codex};
 use crate::installs::{self, Installs, ProvideOutcome};
 use crate::tool::Tool;
 use crate::workspace::Workspace;
-use crate::{page_table, provision, releases};
+use crate::{npm, page_table, provision, releases};
 
 /// The releases, relative to the workspace.
 const RELEASES: &str = "xtask/matrix-releases.txt";
+
+/// Releases that npm names, but whose binaries it does not have.
+const WITHOUT_BINARIES: &[&str] = &["0.142.1", "0.153.1"];
 
 /// The page with the table, relative to the workspace.
 const PAGE: &str = "docs/codex-releases.md";
@@ -83,10 +86,14 @@ struct Row {
 /// prints the table.
 ///
 /// # Errors
-/// When a release cannot be installed, or a step fails.
+/// When the list lacks a release of npm's, a release cannot be installed, or a step fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()> {
     provision::run(workspace)?;
-    let chosen = chosen(workspace, options)?;
+    let list = listed(workspace)?;
+    if options.releases.is_empty() {
+        refuse_unlisted(workspace, &list)?;
+    }
+    let chosen = chosen(list, options)?;
     Tool::cargo(["build", "--workspace", "--bins"]).run(workspace.root())?;
     Tool::cargo(["test", "--package", "codex-mcp", "--test", "it", "--no-run"])
         .run(workspace.root())?;
@@ -109,18 +116,41 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()
     Ok(())
 }
 
-fn chosen(workspace: &Workspace, options: &Options) -> anyhow::Result<Vec<String>> {
+fn listed(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     let list = fs::read_to_string(workspace.root().join(RELEASES))?;
-    let all = releases::parse(&list).context(RELEASES)?;
-    if let Some(unknown) = options.releases.iter().find(|name| !all.contains(name)) {
+    releases::parse(&list).context(RELEASES)
+}
+
+/// Compares the list with npm's. A run with installed releases works without npm, so its silence
+/// is only reported.
+fn refuse_unlisted(workspace: &Workspace, list: &[String]) -> anyhow::Result<()> {
+    let registry = match npm::versions(codex::PACKAGE, workspace.root()) {
+        Ok(registry) => registry,
+        Err(error) => {
+            println!("warning: {RELEASES} was not compared with npm's list: {error:#}");
+            return Ok(());
+        }
+    };
+    let missing = releases::unlisted(&registry, list, WITHOUT_BINARIES);
+    ensure!(
+        missing.is_empty(),
+        "npm has releases that are not in {RELEASES}: {}; add them, or to WITHOUT_BINARIES those \
+         that npm cannot install",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
+fn chosen(list: Vec<String>, options: &Options) -> anyhow::Result<Vec<String>> {
+    if let Some(unknown) = options.releases.iter().find(|name| !list.contains(name)) {
         bail!("{unknown} is not in {RELEASES}");
     }
-    let newest = all.len().saturating_sub(NEWEST);
+    let newest = list.len().saturating_sub(NEWEST);
     let is_chosen = |index: usize, release: &String| match options.releases.is_empty() {
         true => index >= newest || index.is_multiple_of(options.every.get()),
         false => options.releases.contains(release),
     };
-    let chosen = all.into_iter().enumerate();
+    let chosen = list.into_iter().enumerate();
     let chosen = chosen.filter(|(index, release)| is_chosen(*index, release));
     Ok(chosen.map(|(_, release)| release).collect())
 }

@@ -27,6 +27,18 @@ pub(crate) fn install(package: &impl Package, directory: &Path) -> anyhow::Resul
     Ok(())
 }
 
+/// The versions of a package that npm has.
+///
+/// # Errors
+/// When node or npm is missing, or npm fails.
+pub(crate) fn versions(name: &str, directory: &Path) -> anyhow::Result<Vec<String>> {
+    require_npm()?;
+    let answer = Tool::new("npm", ["view", name, "versions", "--json"])
+        .env("npm_config_update_notifier", "false")
+        .capture(directory)?;
+    serde_json::from_str(&answer).context("npm answers with no list of versions")
+}
+
 fn require_npm() -> anyhow::Result<()> {
     for program in ["node", "npm"] {
         if !on_path(program) {

@@ -31,6 +31,18 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(releases)
 }
 
+/// The plain versions among those that a registry has that are neither older than the first of the
+/// list, nor in it, nor an exception.
+pub(crate) fn unlisted(registry: &[String], list: &[String], exceptions: &[&str]) -> Vec<String> {
+    let oldest = list.first().and_then(|version| numbers(version));
+    let is_missing = |version: &&String| {
+        numbers(version).is_some_and(|numbers| Some(numbers) >= oldest)
+            && !list.contains(version)
+            && !exceptions.contains(&version.as_str())
+    };
+    registry.iter().filter(is_missing).cloned().collect()
+}
+
 /// The three numbers of a plain version. It becomes a directory name and an argument of
 /// npm or cargo, so nothing else passes.
 fn numbers(version: &str) -> Option<[u64; 3]> {
@@ -79,6 +91,27 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(complaint), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn plain_versions_that_the_list_lacks_are_named() {
+        let owned = |versions: &[&str]| -> Vec<String> {
+            versions
+                .iter()
+                .map(|version| (*version).to_owned())
+                .collect()
+        };
+        let registry = owned(&[
+            "0.9.0",
+            "0.10.0",
+            "0.11.0",
+            "0.11.0-linux-x64",
+            "0.12.0-alpha.1",
+            "0.12.0",
+            "0.13.0",
+        ]);
+        let list = owned(&["0.10.0", "0.13.0"]);
+        assert_eq!(unlisted(&registry, &list, &["0.12.0"]), ["0.11.0"]);
     }
 
     #[test]
