@@ -153,3 +153,22 @@ fn is_root() -> bool {
         .capture(Path::new("/"))
         .is_ok_and(|id| id.trim() == "0")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_named_where_they_are_installed_by_hand() {
+        let texts = [
+            include_str!("../../.github/workflows/ci.yml"),
+            include_str!("../../CONTRIBUTING.md"),
+        ];
+        for package in PACKAGES {
+            for text in texts {
+                let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                assert!(words.any(|word| word == package.name), "{}", package.name);
+            }
+        }
+    }
+}
