@@ -115,8 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn own_list_can_be_read() {
-        let text = include_str!("../../crates/testkit/codex-releases.txt");
-        parse(text).unwrap();
+    fn matrix_has_each_release_of_the_tests_and_ends_with_the_same() {
+        let tests = parse(include_str!("../../crates/testkit/codex-releases.txt")).unwrap();
+        let matrix = parse(include_str!("../matrix-releases.txt")).unwrap();
+        assert!(tests.iter().all(|release| matrix.contains(release)));
+        assert_eq!(tests.last(), matrix.last());
     }
 }
