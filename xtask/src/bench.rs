@@ -20,7 +20,7 @@ pub(crate) struct Options {
     #[arg(long)]
     against: bool,
 
-    /// Write the tables into docs/bench.md, and the plot beside it
+    /// Write the tables into docs/bench.md and README.md, and the plot to docs/bench.svg
     #[arg(long, requires = "against")]
     write: bool,
 

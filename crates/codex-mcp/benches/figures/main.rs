@@ -69,7 +69,7 @@ struct Options {
     #[arg(long, value_name = "NAME", requires = "against")]
     part: Option<against::Part>,
 
-    /// Write that comparison into the pages of this directory
+    /// Write that comparison into the pages of this directory, and into README.md beside it
     #[arg(long, value_name = "DIR", requires = "against")]
     docs: Option<PathBuf>,
 

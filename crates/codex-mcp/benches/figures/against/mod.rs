@@ -18,6 +18,11 @@ use std::path::Path;
 use clap::ValueEnum;
 use side::{Server, Side};
 
+/// The pages with the tables, and the plot, relative to the directory of the documentation.
+const PAGE: &str = "bench.md";
+const README: &str = "../README.md";
+const PLOT: &str = "bench.svg";
+
 /// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
@@ -27,8 +32,8 @@ pub(crate) enum Part {
     Stores,
 }
 
-/// Measures everything or one part, prints the tables, and writes them into the pages of `docs` if
-/// there is such a directory.
+/// Measures everything or one part, prints the tables, and writes them into the pages of `docs` and
+/// `README.md` beside it if there is such a directory.
 pub(crate) fn run(rounds: u16, part: Option<Part>, docs: Option<&Path>) {
     let has = |wanted| part.is_none_or(|part| part == wanted);
     if has(Part::Servers) {
@@ -37,7 +42,7 @@ pub(crate) fn run(rounds: u16, part: Option<Part>, docs: Option<&Path>) {
     if has(Part::Stores) {
         let table = page::stores(&stores::measure(rounds.div_ceil(5)));
         println!("{table}");
-        docs.inspect(|docs| page::write(docs, "stores", &table));
+        docs.inspect(|docs| page::write(&docs.join(PAGE), "stores", &table));
     }
 }
 
@@ -47,8 +52,10 @@ fn compare_servers(rounds: u16, docs: Option<&Path>) {
     let table = page::servers(&sides, &measured);
     println!("{table}");
     if let Some(docs) = docs {
-        page::write(docs, "servers", &table);
-        fs::write(docs.join("bench.svg"), plot::draw(&sides, &measured)).unwrap();
+        page::write(&docs.join(PAGE), "servers", &table);
+        let short = page::servers_short(&sides, &measured);
+        page::write(&docs.join(README), "servers", &short);
+        fs::write(docs.join(PLOT), plot::draw(&sides, &measured)).unwrap();
     }
 }
 

@@ -1,20 +1,20 @@
-//! The tables of `docs/bench.md`.
+//! The tables of `docs/bench.md`, and the short one of `README.md`.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use super::rounds::{CROWD, Figures, Measured, SESSIONS};
-use super::side::Side;
+use super::side::{Server, Side};
 use super::stores::StoreRow;
 use crate::stats::Summary;
 use crate::table::Unit;
 
-/// The page, in the directory of the documentation.
-const PAGE: &str = "bench.md";
-
 /// The place of the server in the list with which the others are compared.
 const REFERENCE: usize = 1;
+
+/// The cells of a server that are in the short table.
+const SHORT: [usize; 7] = [0, 1, 2, 3, 5, 6, 8];
 
 /// The table of the servers: medians, and the ratio to the reference.
 pub(super) fn servers(sides: &[Side], measured: &[Measured<Figures>]) -> String {
@@ -34,13 +34,47 @@ pub(super) fn servers(sides: &[Side], measured: &[Measured<Figures>]) -> String 
     let mut table = heading(&columns);
     let reference = measured.get(REFERENCE).and_then(|one| one.as_ref().ok());
     for (side, measured) in sides.iter().zip(measured) {
-        let cells = match measured {
-            Ok(figures) => cells(figures, reference),
-            Err(why) => vec![format!("not run: {why}")],
-        };
-        writeln!(table, "| {} | {} |", side.title, cells.join(" | ")).unwrap();
+        table += &row(side, measured, |figures| cells(figures, reference));
     }
     table
+}
+
+/// The short table of the servers: medians alone, and our server as it is started by default.
+pub(super) fn servers_short(sides: &[Side], measured: &[Measured<Figures>]) -> String {
+    let [_, some, many] = SESSIONS;
+    let columns = [
+        "server".to_owned(),
+        "start".to_owned(),
+        "first call".to_owned(),
+        "later call".to_owned(),
+        format!("{CROWD} calls at once"),
+        format!("memory of {some} sessions"),
+        format!("of {many}"),
+        "tools".to_owned(),
+    ];
+    let mut table = heading(&columns);
+    for (side, measured) in sides.iter().zip(measured) {
+        if matches!(side.server, Server::Ours { with_host: false }) {
+            continue;
+        }
+        table += &row(side, measured, |figures| {
+            let cells = cells(figures, None);
+            SHORT.map(|cell| cells[cell].clone()).to_vec()
+        });
+    }
+    table
+}
+
+fn row(
+    side: &Side,
+    measured: &Measured<Figures>,
+    cells: impl Fn(&Figures) -> Vec<String>,
+) -> String {
+    let cells = match measured {
+        Ok(figures) => cells(figures),
+        Err(why) => vec![format!("not run: {why}")],
+    };
+    format!("| {} | {} |\n", side.title, cells.join(" | "))
 }
 
 fn heading(columns: &[String]) -> String {
@@ -103,10 +137,9 @@ pub(super) fn stores(rows: &[StoreRow]) -> String {
     table
 }
 
-/// Puts a table between its two lines of the page.
-pub(super) fn write(docs: &Path, name: &str, table: &str) {
-    let page = docs.join(PAGE);
-    let text = fs::read_to_string(&page).unwrap();
+/// Puts a table between its two lines of a page.
+pub(super) fn write(page: &Path, name: &str, table: &str) {
+    let text = fs::read_to_string(page).unwrap();
     let begin = format!("<!-- begin: {name} -->\n");
     let (before, rest) = text.split_once(&begin).unwrap();
     let (_, after) = rest.split_once("<!-- end -->\n").unwrap();
