@@ -20,8 +20,9 @@ pub(crate) struct Options {
     #[arg(long)]
     against: bool,
 
-    /// Write the tables into docs/bench.md and README.md, and the plot to docs/bench.svg
-    #[arg(long, requires = "against")]
+    /// Write the table into docs/bench.md; with `--against` also into README.md, and the plot to
+    /// docs/bench.svg
+    #[arg(long)]
     write: bool,
 
     /// Passed on to the bench `figures`

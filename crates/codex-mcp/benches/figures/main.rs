@@ -69,8 +69,9 @@ struct Options {
     #[arg(long, value_name = "NAME", requires = "against")]
     part: Option<against::Part>,
 
-    /// Write that comparison into the pages of this directory, and into README.md beside it
-    #[arg(long, value_name = "DIR", requires = "against")]
+    /// Write the tables into the pages of this directory, and with `--against` into README.md
+    /// beside it
+    #[arg(long, value_name = "DIR", conflicts_with = "only")]
     docs: Option<PathBuf>,
 
     /// What cargo adds when it runs a bench
@@ -200,6 +201,11 @@ fn main() -> ExitCode {
                 Err(_) => broken.push(figure),
             }
         }
+    }
+    if let Some(docs) = &options.docs
+        && broken.is_empty()
+    {
+        table::write(&docs.join(table::PAGE), "figures", &table::markdown(&rows));
     }
     if options.json {
         println!("{}", table::json(&rows));

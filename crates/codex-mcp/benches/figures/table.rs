@@ -1,11 +1,17 @@
 //! The results, for people and for programs.
 
-use std::fmt;
+use std::borrow::Borrow;
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
 use crate::stats::Summary;
+
+/// The page with the tables, in the directory of the documentation.
+pub(crate) const PAGE: &str = "bench.md";
 
 /// The unit of the values in a [`Summary`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +185,34 @@ impl fmt::Display for Line<'_> {
             "{figure:w0$}  {ours:>w1$}  {direct:>w2$}  {ratio:>w3$}  {target:>w4$}  {reached}"
         )
     }
+}
+
+/// The results as a table of Markdown.
+pub(crate) fn markdown(rows: &[Row]) -> String {
+    let mut table = heading(&HEADINGS);
+    for row in rows {
+        writeln!(table, "| {} |", row.cells().join(" | ")).unwrap();
+    }
+    table
+}
+
+/// The heading of a table of Markdown, whose columns are numbers but for the first.
+pub(crate) fn heading<S: Borrow<str>>(columns: &[S]) -> String {
+    let rule = " --: |".repeat(columns.len() - 1);
+    format!("| {} |\n| --- |{rule}\n", columns.join(" | "))
+}
+
+/// Puts a table between its two lines of a page.
+pub(crate) fn write(page: &Path, name: &str, table: &str) {
+    let text = fs::read_to_string(page).unwrap();
+    let begin = format!("<!-- begin: {name} -->\n");
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (_, after) = rest.split_once("<!-- end -->\n").unwrap();
+    fs::write(
+        page,
+        format!("{before}{begin}\n{table}\n<!-- end -->\n{after}"),
+    )
+    .unwrap();
 }
 
 /// The results as JSON: values in seconds, bytes or per second.

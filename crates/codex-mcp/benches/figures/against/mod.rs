@@ -18,8 +18,9 @@ use std::path::Path;
 use clap::ValueEnum;
 use side::{Server, Side};
 
-/// The pages with the tables, and the plot, relative to the directory of the documentation.
-const PAGE: &str = "bench.md";
+use crate::table::{self, PAGE};
+
+/// The page with the short table, and the plot, relative to the directory of the documentation.
 const README: &str = "../README.md";
 const PLOT: &str = "bench.svg";
 
@@ -42,7 +43,7 @@ pub(crate) fn run(rounds: u16, part: Option<Part>, docs: Option<&Path>) {
     if has(Part::Stores) {
         let table = page::stores(&stores::measure(rounds.div_ceil(5)));
         println!("{table}");
-        docs.inspect(|docs| page::write(&docs.join(PAGE), "stores", &table));
+        docs.inspect(|docs| table::write(&docs.join(PAGE), "stores", &table));
     }
 }
 
@@ -52,9 +53,9 @@ fn compare_servers(rounds: u16, docs: Option<&Path>) {
     let table = page::servers(&sides, &measured);
     println!("{table}");
     if let Some(docs) = docs {
-        page::write(&docs.join(PAGE), "servers", &table);
+        table::write(&docs.join(PAGE), "servers", &table);
         let short = page::servers_short(&sides, &measured);
-        page::write(&docs.join(README), "servers", &short);
+        table::write(&docs.join(README), "servers", &short);
         fs::write(docs.join(PLOT), plot::draw(&sides, &measured)).unwrap();
     }
 }

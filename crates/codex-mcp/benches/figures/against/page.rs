@@ -1,14 +1,12 @@
 //! The tables of `docs/bench.md`, and the short one of `README.md`.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use super::rounds::{CROWD, Figures, Measured, SESSIONS};
 use super::side::{Server, Side};
 use super::stores::StoreRow;
 use crate::stats::Summary;
-use crate::table::Unit;
+use crate::table::{Unit, heading};
 
 /// The place of the server in the list with which the others are compared.
 const REFERENCE: usize = 1;
@@ -77,11 +75,6 @@ fn row(
     format!("| {} | {} |\n", side.title, cells.join(" | "))
 }
 
-fn heading(columns: &[String]) -> String {
-    let rule = " --: |".repeat(columns.len() - 1);
-    format!("| {} |\n| --- |{rule}\n", columns.join(" | "))
-}
-
 fn cells(figures: &Figures, reference: Option<&Figures>) -> Vec<String> {
     let time = |of: fn(&Figures) -> &Summary| beside(Unit::Seconds, of(figures), reference.map(of));
     let mut cells = vec![
@@ -135,17 +128,4 @@ pub(super) fn stores(rows: &[StoreRow]) -> String {
         writeln!(table, "| {} | {ours} | {bare} | {ratio:.2} × |", row.figure).unwrap();
     }
     table
-}
-
-/// Puts a table between its two lines of a page.
-pub(super) fn write(page: &Path, name: &str, table: &str) {
-    let text = fs::read_to_string(page).unwrap();
-    let begin = format!("<!-- begin: {name} -->\n");
-    let (before, rest) = text.split_once(&begin).unwrap();
-    let (_, after) = rest.split_once("<!-- end -->\n").unwrap();
-    fs::write(
-        page,
-        format!("{before}{begin}\n{table}\n<!-- end -->\n{after}"),
-    )
-    .unwrap();
 }
