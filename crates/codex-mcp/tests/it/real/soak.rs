@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use self::samples::{Processes, sample_until};
 use super::kill_storm::{Random, count, report};
 use super::sessions::Poller;
-use super::team::make_team;
+use super::team::{inbox, make_team, put_mail};
 use super::web::WebFixture;
 use super::{CodexFixture, VERSION, said, structured, tasks};
 use crate::jobs::wait_for;
@@ -109,6 +109,7 @@ impl Load<'_> {
                 succeeds(client, "codex-reply", reply).await;
                 let letter = json!({ "to": "lead", "message": self.prompt() });
                 succeeds(client, "atm_send", letter).await;
+                self.lead_takes_mail();
                 succeeds(client, "atm_read", json!({})).await;
                 steps.continues_after("turns of threads, with mail").await;
             }
@@ -117,6 +118,14 @@ impl Load<'_> {
                 return;
             }
         }
+    }
+
+    /// Reads the mail of the lead and removes it: each message rewrites the whole inbox, so with one
+    /// that grows, the memory of its writer would grow too. This needs no lock, as nobody else writes
+    /// to the lead, and a message is stored when `atm_send` answers.
+    fn lead_takes_mail(&self) {
+        assert!(!inbox(self.stage, "lead").is_empty());
+        put_mail(self.stage, "lead", &[]);
     }
 
     /// Clients that come, have the host do a task, and go.
