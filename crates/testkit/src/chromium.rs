@@ -202,6 +202,16 @@ impl Browser {
         self.execute(script, arguments).await.unwrap()
     }
 
+    /// Runs a script at the beginning of each page that is opened from now on.
+    ///
+    /// # Panics
+    /// When the browser does not answer.
+    pub async fn run_on_each_page(&self, script: &str) {
+        let script = json!({ "source": script });
+        self.command("Page.addScriptToEvaluateOnNewDocument", script)
+            .await;
+    }
+
     /// Opens a page: an address, or a path on the same server.
     ///
     /// # Panics

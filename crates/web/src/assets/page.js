@@ -171,7 +171,7 @@ function listen() {
   // somebody has begun to write is not loaded again.
   let givesUp;
   let hasGivenUp = false;
-  document.addEventListener("visibilitychange", () => {
+  function look() {
     clearTimeout(givesUp);
     const isWritten = [...document.querySelectorAll("textarea, input[type=text]")]
       .some((field) => field.value !== field.defaultValue);
@@ -185,8 +185,12 @@ function listen() {
       hasGivenUp = false;
       recover(true);
     }
-  });
+  }
+
+  document.addEventListener("visibilitychange", look);
   connect();
+  // A page that is opened in a background tab has no such event.
+  look();
 }
 
 async function send(form, submitter) {

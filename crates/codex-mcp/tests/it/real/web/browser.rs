@@ -348,3 +348,28 @@ async fn button_that_has_just_moved_is_not_pressed() {
     browser.finish().await;
     web.finish().await;
 }
+
+/// A browser has few connections to a server. No tab of a driven browser is hidden for sure, so the page is
+/// told that it is.
+#[tokio::test]
+async fn tab_that_is_opened_in_the_background_gives_its_connection_back() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    let script = "window.isHidden = true; \
+        Object.defineProperty(document, 'hidden', { get: () => window.isHidden }); \
+        const original = EventSource.prototype.close; \
+        EventSource.prototype.close = function () { \
+          document.documentElement.dataset.closed = 'yes'; \
+          original.call(this); \
+        }";
+    browser.run_on_each_page(script).await;
+    sign_in(&web, &browser).await;
+    browser.wait_for("html[data-closed]").await;
+    // Whoever looks at it gets the present state.
+    let look = "window.isHidden = false; document.dispatchEvent(new Event('visibilitychange'))";
+    browser.run(look, json!([])).await;
+    browser.wait_for("html:not([data-closed])").await;
+    browser.finish().await;
+    web.finish().await;
+}
