@@ -106,8 +106,31 @@ async function isSameServer() {
 }
 
 function sayEnded() {
-  say("The server of this page has ended, or this browser is signed out. Close this page, and open the "
-    + "link that `codex-mcp web link` prints. If nobody else uses the machine, you can also ", true);
+  offerToLoad("The server of this page has ended, or this browser is signed out. Close this page, and open "
+    + "the link that `codex-mcp web link` prints. If nobody else uses the machine, you can also ");
+}
+
+function isChanged(field) {
+  if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+  if (!field.options) return field.value !== field.defaultValue;
+  // Without a preset, the first option is chosen.
+  const preset = [...field.options].findIndex((option) => option.defaultSelected);
+  return field.selectedIndex !== Math.max(0, preset);
+}
+
+// Whether somebody has begun to fill in a form.
+function isWritten() {
+  return [...document.querySelectorAll("input, textarea, select")].some(isChanged);
+}
+
+// Loads the page again, unless a form would be lost.
+function reload() {
+  if (isWritten()) offerToLoad("This page is out of date. Copy what you have written, and ");
+  else location.reload();
+}
+
+function offerToLoad(text) {
+  say(text, true);
   const link = document.createElement("a");
   link.href = location.pathname;
   link.textContent = "load the page again";
@@ -115,7 +138,8 @@ function sayEnded() {
 }
 
 // A connection that is lost is made again, and after a refusal, as there is one while a host is
-// replaced, the page is loaded again. Both need the server that has sent the page.
+// replaced, the page is loaded again, unless a form would be lost. Both need the server that has sent
+// the page.
 function listen() {
   const address = document.body.dataset.events;
   if (!address) return;
@@ -133,7 +157,7 @@ function listen() {
       take(JSON.parse(event.data));
       count();
     };
-    events.addEventListener("reload", () => { events.close(); location.reload(); });
+    events.addEventListener("reload", () => { events.close(); reload(); });
     events.addEventListener("end", () => events.close());
     events.addEventListener("gone", () => {
       events.close();
@@ -160,7 +184,7 @@ function listen() {
       retry = setTimeout(() => recover(reloads), PAUSE);
     } else if (!isSame) {
       sayEnded();
-    } else if (reloads) {
+    } else if (reloads && !isWritten()) {
       location.reload();
     } else {
       connect();
@@ -173,9 +197,7 @@ function listen() {
   let hasGivenUp = false;
   function look() {
     clearTimeout(givesUp);
-    const isWritten = [...document.querySelectorAll("textarea, input[type=text]")]
-      .some((field) => field.value !== field.defaultValue);
-    if (document.hidden && !isWritten) {
+    if (document.hidden && !isWritten()) {
       givesUp = setTimeout(() => {
         clearTimeout(retry);
         events.close();

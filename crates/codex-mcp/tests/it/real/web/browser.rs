@@ -373,3 +373,48 @@ async fn tab_that_is_opened_in_the_background_gives_its_connection_back() {
     browser.finish().await;
     web.finish().await;
 }
+
+/// What somebody has begun to write is not lost by loading the page again.
+#[tokio::test]
+async fn page_with_a_changed_field_is_not_loaded_again() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const [html, change] = arguments; \
+        const show = (html) => take({ part: 'work', html: `<div id='work'>${html}</div>` }); \
+        show(''); \
+        show(html); \
+        say(''); \
+        const before = isWritten(); \
+        Object.assign(document.getElementById('field'), change); \
+        reload(); \
+        const said = document.getElementById('status').textContent; \
+        return [before, isWritten(), said.includes('out of date')]";
+    for (html, change) in [
+        ("<textarea id='field'>a</textarea>", json!({ "value": "b" })),
+        ("<input id='field' value='a'>", json!({ "value": "" })),
+        ("<input id='field' type='number'>", json!({ "value": "1" })),
+        (
+            "<input id='field' type='password'>",
+            json!({ "value": "b" }),
+        ),
+        (
+            "<input type='hidden' value='a'><input id='field' type='checkbox' checked>",
+            json!({ "checked": false }),
+        ),
+        (
+            "<select id='field'><option>a</option><option>b</option></select>",
+            json!({ "value": "b" }),
+        ),
+        (
+            "<select id='field'><option>a</option><option selected>b</option></select>",
+            json!({ "value": "a" }),
+        ),
+    ] {
+        let written = browser.run(script, json!([html, change])).await;
+        assert_eq!(written, json!([false, true, true]), "{html}");
+    }
+    browser.finish().await;
+    web.finish().await;
+}
