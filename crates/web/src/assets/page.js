@@ -137,6 +137,21 @@ function offerToLoad(text) {
   status.append(link, ".");
 }
 
+const LOST = "The connection is lost. Trying again …";
+
+// Why too many pages are open for this one to get its changes, which no event source tells; empty if it
+// can get them, or is refused for another reason.
+async function crowded(address) {
+  try {
+    const answer = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store" });
+    if (answer.status === 409) return (await answer.json()).error;
+    await answer.body.cancel();
+    return "";
+  } catch (error) {
+    return LOST;
+  }
+}
+
 // A connection that is lost is made again, and after a refusal, as there is one while a host is
 // replaced, the page is loaded again, unless a form would be lost. Both need the server that has sent
 // the page.
@@ -172,15 +187,17 @@ function listen() {
       // The browser would try again without asking which server it is.
       events.close();
       isLost = true;
-      say("The connection is lost. Trying again …", true);
+      say(LOST, true);
       retry = setTimeout(() => recover(isRefused), PAUSE);
     };
   }
 
   async function recover(reloads) {
     const isSame = await isSameServer();
-    if (isSame === undefined) {
-      say("The connection is lost. Trying again …", true);
+    const why = isSame && reloads ? await crowded(address) : "";
+    if (isSame === undefined || why) {
+      isLost = true;
+      say(why || LOST, true);
       retry = setTimeout(() => recover(reloads), PAUSE);
     } else if (!isSame) {
       sayEnded();

@@ -8,6 +8,7 @@ use serde_json::json;
 use testkit::chromium::{Browser, Driver, ENTER};
 use testkit::process::signal;
 
+use super::story::between;
 use super::{WebFixture, start_session};
 use crate::jobs::wait_for;
 use crate::real::team::{make_team, put_mail};
@@ -415,6 +416,45 @@ async fn page_with_a_changed_field_is_not_loaded_again() {
         let written = browser.run(script, json!([html, change])).await;
         assert_eq!(written, json!([false, true, true]), "{html}");
     }
+    browser.finish().await;
+    web.finish().await;
+}
+
+/// The address of an idle session that the page knows.
+async fn idle_session(web: &mut WebFixture) -> String {
+    let session = start_session(web, "say it").await;
+    web.client.until_idle(&session).await;
+    wait_for("the session on the page", async || {
+        web.hosts_session(&session).await.then_some(())
+    })
+    .await;
+    format!("/sessions/{session}")
+}
+
+/// Other pages with the same credential watch as many sessions as they may.
+#[tokio::test]
+async fn page_that_may_not_watch_says_why_until_it_may() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    browser.open(&format!("http://{}/", web.address)).await;
+    let share = "document.cookie = arguments[0]";
+    browser.run(share, json!([web.cookie])).await;
+    let mut watching = Vec::new();
+    for _ in 0..8 {
+        let path = idle_session(&mut web).await;
+        let page = web.get(&path).await;
+        let address = between(&page, "data-events=\"", "\"");
+        watching.push(web.browser("GET", address).events().await);
+    }
+    let path = idle_session(&mut web).await;
+    browser.open(&path).await;
+    let why = "8 sessions are watched with this credential";
+    browser.wait_for_text("#status", why).await;
+    drop(watching.pop());
+    browser.wait_for("#status:empty").await;
+    browser.wait_for_text(".step.message", "done").await;
     browser.finish().await;
     web.finish().await;
 }
