@@ -19,10 +19,12 @@ pub(crate) const JOB: &str = "job";
 /// The page.
 pub(crate) fn page(scope: Scope, shown: &ShownJob, now: SystemTime) -> Markup {
     let work = &shown.work;
+    // It is also there while the job waits: this part of the page stays as it is when the job starts.
+    let is_steered = work.kind == Kind::Job && !shown.view.job.summary.state.has_ended();
     let body = html! {
         h1 { (foreign_line(work.title())) }
         (part(scope, shown, now))
-        @if scope == Scope::Decide && work.kind == Kind::Job && work.step.is_some() {
+        @if scope == Scope::Decide && is_steered {
             form.send method="post" action={ (work.address()) "/steer" } data-live {
                 label {
                     "Message: it is added to the turn that runs"

@@ -10,7 +10,7 @@ use testkit::write_program;
 use super::WebFixture;
 use super::story::{between, decision};
 use crate::jobs::wait_for;
-use crate::real::login;
+use crate::real::{CodexFixture, login};
 
 impl WebFixture {
     /// Submits a job at a shell; returns its address on the page.
@@ -131,6 +131,30 @@ async fn job_is_steered_on_the_page() {
         let none = web.browser("GET", path).send().await;
         assert_eq!(none.status, 404, "{path}: {none:?}");
     }
+    web.finish().await;
+}
+
+/// An open page gets no further parts when the job starts.
+#[tokio::test]
+async fn job_that_waits_has_the_form_for_messages() {
+    let gate = Gate::new();
+    let script = Script::new().otherwise([Reply::say("done").behind(&gate)]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    stage.configure("worker_concurrency = 1");
+    let web = WebFixture::on(stage).await;
+    web.submit(&[], "first").await;
+    gate.reached(1).await;
+    let waiting = web.submit(&[], "second").await;
+    let page = web.get(&waiting).await;
+    assert!(page.contains(">queued<"), "{page}");
+    assert!(page.contains("added to the turn that runs"), "{page}");
+    let steer = format!("{waiting}/steer");
+    let early = web.post(&steer, &[("text", "more")]).await;
+    assert_eq!(early.status, 409, "{early:?}");
+    gate.release();
+    web.job_in(&waiting, "completed").await;
+    let page = web.get(&waiting).await;
+    assert!(!page.contains("added to the turn that runs"), "{page}");
     web.finish().await;
 }
 
