@@ -362,6 +362,21 @@ impl Browser {
         picture.unwrap().as_str().unwrap().to_owned()
     }
 
+    async fn point(&self, actions: Value) {
+        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": actions });
+        let actions = json!({ "actions": [mouse] });
+        self.send("POST", "/actions", actions).await.unwrap();
+    }
+
+    /// Lets go of the button of the mouse.
+    ///
+    /// # Panics
+    /// When the browser does not answer.
+    pub async fn release_button(&self) {
+        let up = json!({ "type": "pointerUp", "button": 0 });
+        self.point(json!([up])).await;
+    }
+
     /// Ends the browser.
     ///
     /// # Panics
@@ -383,6 +398,17 @@ impl Element {
     /// When it is gone, or something covers it.
     pub async fn click(&self) -> Result<(), String> {
         self.send("POST", "/click", json!({})).await.map(drop)
+    }
+
+    /// Presses the button of the mouse on it, until the browser lets go of it.
+    ///
+    /// # Panics
+    /// When it is not in the window.
+    pub async fn press_button(&self) {
+        let here = json!({ ELEMENT: self.id });
+        let to = json!({ "type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": here });
+        let down = json!({ "type": "pointerDown", "button": 0 });
+        self.browser.point(json!([to, down])).await;
     }
 
     /// Types a text into it.

@@ -24,8 +24,8 @@ function questions(element) {
   return [...element.querySelectorAll("input[name=question]")].map((one) => one.value).join(" ");
 }
 
-// Replaces an element by HTML of the server, and keeps what the user is at: the focus, texts that
-// are being written, and what is unfolded. What can have the focus has an ID that stays the same.
+// Replaces an element by HTML of the server, and keeps what the user is at: the focus with the caret,
+// texts that are being written, and what is unfolded. What can have the focus has an ID that stays the same.
 function replace(element, html) {
   const before = questions(element);
   const template = document.createElement("template");
@@ -38,13 +38,15 @@ function replace(element, html) {
     if (field.type === "checkbox") same.checked = field.checked;
     else same.value = field.value;
   }
-  const active = element.contains(document.activeElement) ? document.activeElement.id : "";
+  const active = element.contains(document.activeElement) ? document.activeElement : {};
+  const { selectionStart, selectionEnd } = active;
   const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);
   [...next.querySelectorAll("details")].forEach((one, at) => { one.open = Boolean(unfolded[at]); });
   element.replaceWith(next);
   if (questions(next) !== before) unsettle();
-  const focus = active && document.getElementById(active);
+  const focus = active.id && document.getElementById(active.id);
   if (focus) focus.focus({ preventScroll: true });
+  if (focus && Number.isInteger(selectionStart)) focus.setSelectionRange(selectionStart, selectionEnd);
   tick();
 }
 
@@ -64,7 +66,32 @@ function isAtEnd() {
   return window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
 }
 
+// Messages that are not shown yet: while a button of the mouse is down, or a finger, a click on what is
+// replaced would be lost.
+const waiting = [];
+let isPressed = false;
+
 function take(message) {
+  waiting.push(message);
+  showWaiting();
+}
+
+function showWaiting() {
+  while (!isPressed && waiting.length) show(waiting.shift());
+  count();
+}
+
+for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel", "keydown"]) {
+  document.addEventListener(kind, (event) => {
+    // A button that is let go of elsewhere, as in a menu, is noticed when the pointer moves, or a key is
+    // used.
+    isPressed = kind === "pointerdown" || (kind === "pointermove" && event.buttons !== 0);
+    // The click comes after its `pointerup`.
+    if (waiting.length) setTimeout(showWaiting);
+  });
+}
+
+function show(message) {
   const follows = isAtEnd();
   if (message.part) {
     const part = document.getElementById(message.part);
@@ -170,7 +197,6 @@ function listen() {
     events.onmessage = (event) => {
       last = event.lastEventId || last;
       take(JSON.parse(event.data));
-      count();
     };
     events.addEventListener("reload", () => { events.close(); reload(); });
     events.addEventListener("end", () => events.close());

@@ -458,3 +458,47 @@ async fn page_that_may_not_watch_says_why_until_it_may() {
     browser.finish().await;
     web.finish().await;
 }
+
+#[tokio::test]
+async fn click_is_not_lost_when_the_list_changes_in_between() {
+    let mut web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    start_session(&mut web, "make it").await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    browser.wait_for(ALLOW).await.press_button().await;
+    let script = "const part = document.getElementById('work'); \
+        take({ part: 'work', html: part.outerHTML.replace('Under way', 'Running now') }); \
+        return part.isConnected";
+    assert_eq!(browser.run(script, json!([])).await, true);
+    browser.release_button().await;
+    browser.wait_for_text(".state", "idle").await;
+    assert!(web.stage.file("made.txt").exists());
+    browser.finish().await;
+    web.finish().await;
+}
+
+/// Whoever writes is not disturbed by the steps of other sessions.
+#[tokio::test]
+async fn caret_stays_when_the_list_changes() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const part = (mark) => `<div id='work' data-mark='${mark}'> \
+            <input id='name'><input id='count' type='number'></div>`; \
+        const field = (id) => document.getElementById(id); \
+        take({ part: 'work', html: part('before') }); \
+        field('name').value = 'a name'; \
+        field('name').focus(); \
+        field('name').setSelectionRange(1, 3); \
+        take({ part: 'work', html: part('between') }); \
+        const { selectionStart, selectionEnd } = field('name'); \
+        field('count').focus(); \
+        take({ part: 'work', html: part('after') }); \
+        return [selectionStart, selectionEnd, document.activeElement.id, field('work').dataset.mark]";
+    let kept = browser.run(script, json!([])).await;
+    assert_eq!(kept, json!([1, 3, "count", "after"]));
+    browser.finish().await;
+    web.finish().await;
+}
