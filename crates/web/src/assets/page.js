@@ -260,6 +260,8 @@ function listen() {
 
 async function send(form, submitter) {
   const data = new URLSearchParams(new FormData(form, submitter));
+  const written = () => String(new URLSearchParams(new FormData(form)));
+  const sent = written();
   const buttons = [...form.querySelectorAll("button")];
   buttons.forEach((button) => { button.disabled = true; });
   try {
@@ -275,7 +277,7 @@ async function send(form, submitter) {
     }
     say(answer.done || "");
     if (answer.address) location.assign(answer.address);
-    else form.reset();
+    else if (written() === sent) form.reset();
   } catch (error) {
     say("No answer from the server. Look whether it was done before you send it again.", true);
   } finally {

@@ -502,3 +502,31 @@ async fn caret_stays_when_the_list_changes() {
     browser.finish().await;
     web.finish().await;
 }
+
+/// The server answers to one message while the next one is written. The control is a form that stays as
+/// it was sent.
+#[tokio::test]
+async fn message_that_is_written_while_one_is_sent_is_kept() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const form = document.querySelector(\"form[action='/sessions']\"); \
+        const { prompt, directory } = form.elements; \
+        say(''); \
+        prompt.value = 'first'; \
+        directory.value = '/'; \
+        let answer; \
+        window.fetch = () => new Promise((resolve) => { answer = resolve; }); \
+        form.requestSubmit(); \
+        prompt.value = arguments[0]; \
+        answer(new Response('{\"done\": \"It is sent.\"}'))";
+    for (written, kept) in [("first", ""), ("second", "second")] {
+        browser.run(script, json!([written])).await;
+        browser.wait_for_text("#status", "It is sent.").await;
+        let field = "return document.querySelector('textarea[name=prompt]').value";
+        assert_eq!(browser.run(field, json!([])).await, kept);
+    }
+    browser.finish().await;
+    web.finish().await;
+}
