@@ -24,8 +24,15 @@ function questions(element) {
   return [...element.querySelectorAll("input[name=question]")].map((one) => one.value).join(" ");
 }
 
+// Whether a box with its own scroll bar is shown to its end, where new output or a new event appears.
+// Diffs do not grow there.
+function isFollowed(box) {
+  return !box.matches(".diff") && box.scrollTop + box.clientHeight >= box.scrollHeight - 2;
+}
+
 // Replaces an element by HTML of the server, and keeps what the user is at: the focus with the caret,
-// texts that are being written, and what is unfolded. What can have the focus has an ID that stays the same.
+// texts that are being written, what is unfolded, and where boxes are scrolled to. What can have the focus
+// or be scrolled has an ID that stays the same.
 function replace(element, html) {
   const before = questions(element);
   const template = document.createElement("template");
@@ -42,7 +49,13 @@ function replace(element, html) {
   const { selectionStart, selectionEnd } = active;
   const unfolded = [...element.querySelectorAll("details")].map((one) => one.open);
   [...next.querySelectorAll("details")].forEach((one, at) => { one.open = Boolean(unfolded[at]); });
+  const boxes = [...element.querySelectorAll("pre[id], ol[id]")]
+    .map((box) => ({ id: box.id, top: box.scrollTop, follows: isFollowed(box) }));
   element.replaceWith(next);
+  for (const { id, top, follows } of boxes) {
+    const box = document.getElementById(id);
+    if (box) box.scrollTop = follows ? box.scrollHeight : top;
+  }
   if (questions(next) !== before) unsettle();
   const focus = active.id && document.getElementById(active.id);
   if (focus) focus.focus({ preventScroll: true });
@@ -105,7 +118,10 @@ function show(message) {
     }
   } else if (message.append) {
     const text = document.getElementById(message.append);
-    if (text) text.append(message.text);
+    if (!text) return;
+    const isAtItsEnd = isFollowed(text);
+    text.append(message.text);
+    if (isAtItsEnd) text.scrollTop = text.scrollHeight;
   }
   if (follows && document.getElementById("steps")) {
     window.scrollTo(0, document.documentElement.scrollHeight);

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::layout::foreign;
 
-/// The lines of a diff, or of a new file: at most this many.
-pub(crate) fn lines(diff: &str, is_new_file: bool, most: usize) -> Markup {
+/// The lines of a diff, or of a new file, in an element with this ID: at most this many.
+pub(crate) fn lines(id: &str, diff: &str, is_new_file: bool, most: usize) -> Markup {
     let class = |line: &str| match line.as_bytes().first() {
         _ if is_new_file => "added",
         Some(b'+') => "added",
@@ -15,7 +15,7 @@ pub(crate) fn lines(diff: &str, is_new_file: bool, most: usize) -> Markup {
     };
     let left_out = diff.lines().count().saturating_sub(most);
     html! {
-        pre.diff tabindex="0" {
+        pre.diff id=(id) tabindex="0" {
             @for line in diff.lines().take(most) {
                 span class=(class(line)) { (foreign(line)) "\n" }
             }
@@ -30,12 +30,12 @@ mod tests {
 
     #[test]
     fn lines_of_a_diff_have_their_colours() {
-        let html = lines("@@ -1 +1 @@\n-a\n+<b>\n", false, 3).into_string();
+        let html = lines("d", "@@ -1 +1 @@\n-a\n+<b>\n", false, 3).into_string();
         for part in ["place\">@@", "removed\">-a", "added\">+&lt;b&gt;"] {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(!html.contains("more lines"), "{html}");
-        let cut = lines("a\nb\nc", true, 1).into_string();
+        let cut = lines("d", "a\nb\nc", true, 1).into_string();
         assert!(cut.contains("2 more lines"), "{cut}");
     }
 }

@@ -130,7 +130,7 @@ fn log(lines: &[LogLine]) -> Markup {
     html! {
         @if !lines.is_empty() {
             h2 { "What happened" }
-            ol.log { @for line in lines { li { (foreign_line(&line.words)) } } }
+            ol #log.log { @for line in lines { li { (foreign_line(&line.words)) } } }
         }
     }
 }

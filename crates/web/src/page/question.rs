@@ -74,7 +74,7 @@ fn whole(id: &str, question: &StoredQuestion) -> Markup {
 fn labelled(id: &str, label: &str, text: &str) -> Markup {
     html! {
         p.label id=(id) { (visible_line(label)) ", in full" }
-        pre.output tabindex="0" role="group" aria-labelledby=(id) { (foreign(text)) }
+        pre.output id={ (id) "-text" } tabindex="0" role="group" aria-labelledby=(id) { (foreign(text)) }
     }
 }
 
@@ -85,7 +85,9 @@ fn changed(id: &str, change: &WholeChange<'_>) -> Markup {
             (visible_line(change.kind)) " " code { (visible_line(change.path)) }
             @if let Some(to) = change.moved_to { " to " code { (visible_line(to)) } }
         }
-        div role="group" aria-labelledby=(id) { (diff::lines(change.diff, is_new, usize::MAX)) }
+        div role="group" aria-labelledby=(id) {
+            (diff::lines(&format!("{id}-text"), change.diff, is_new, usize::MAX))
+        }
     }
 }
 

@@ -150,7 +150,9 @@ pub(crate) fn step(address: &str, step: &Step) -> Markup {
                 StepKind::Files { files, status } => {
                     h3 { "Changes of files" }
                     p.facts { (foreign_line(status_words(status))) }
-                    @for file in files { (changed(file)) }
+                    @for (at, file) in files.iter().enumerate() {
+                        (changed(&format!("{text}-{at}"), file))
+                    }
                 }
                 StepKind::Picture { path, is_shown } => {
                     h3 { "Picture " code { (foreign_line(path)) } }
@@ -189,11 +191,12 @@ fn class(kind: &StepKind) -> &'static str {
     }
 }
 
-fn changed(file: &ChangedFile) -> Markup {
+/// A changed file, whose diff has this ID.
+fn changed(id: &str, file: &ChangedFile) -> Markup {
     html! {
         details {
             summary { (foreign_line(&file.kind)) " " code { (foreign_line(&file.path)) } }
-            (diff::lines(&file.diff, file.kind == "add", DIFF_LINES))
+            (diff::lines(id, &file.diff, file.kind == "add", DIFF_LINES))
         }
     }
 }
@@ -270,7 +273,7 @@ pub(crate) fn diff(conversation: &Conversation) -> Markup {
         section id=(DIFF) aria-label="Changes of the turn" {
             @if !diff.is_empty() {
                 h2 { "Changes of the turn" }
-                (diff::lines(diff, false, DIFF_LINES))
+                (diff::lines("diff-text", diff, false, DIFF_LINES))
             }
         }
     }

@@ -530,3 +530,35 @@ async fn message_that_is_written_while_one_is_sent_is_kept() {
     browser.finish().await;
     web.finish().await;
 }
+
+/// A box that is read stays where it is, and one that is shown to its end shows what is new.
+#[tokio::test]
+async fn boxes_stay_where_they_are_scrolled_to_or_follow_their_end() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const box = (id) => document.getElementById(id); \
+        const isDown = (id) => box(id).scrollTop > 0 \
+          && box(id).scrollTop + box(id).clientHeight >= box(id).scrollHeight - 2; \
+        const show = (count) => { \
+          const text = 'line\\n'.repeat(count); \
+          take({ part: 'work', html: `<div id='work'><pre class='output' id='read'>${text}</pre> \
+            <pre class='output' id='followed'>${text}</pre><pre class='diff' id='change'>${text}</pre> \
+            <ol class='log' id='log'>${'<li>line</li>'.repeat(count)}</ol></div>` }); \
+        }; \
+        show(1); \
+        show(100); \
+        const first = [isDown('followed'), isDown('log'), box('change').scrollTop]; \
+        box('read').scrollTop = 50; \
+        box('change').scrollTop = 60; \
+        show(200); \
+        const later = [box('read').scrollTop, box('change').scrollTop, isDown('followed'), isDown('log')]; \
+        for (const append of ['read', 'followed']) take({ append, text: 'line\\n'.repeat(9) }); \
+        return [first, later, box('read').scrollTop, isDown('followed')]";
+    let scrolled = browser.run(script, json!([])).await;
+    let expected = json!([[true, true, 0], [50, 60, true, true], 50, true]);
+    assert_eq!(scrolled, expected);
+    browser.finish().await;
+    web.finish().await;
+}
