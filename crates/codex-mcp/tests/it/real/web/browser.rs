@@ -140,16 +140,15 @@ async fn two_browsers_and_a_terminal_have_one_winner() {
     web.finish().await;
 }
 
-#[tokio::test]
 #[cfg(not(portable))]
-async fn page_has_no_gap_after_the_host_was_killed() {
+async fn page_has_no_gap_after_the_host_was_killed(size: (u32, u32)) {
     let gate = Gate::new();
     let script = Script::new()
         .on("first", [Reply::say("before")])
         .otherwise([Reply::say("after").behind(&gate)]);
     let mut web = WebFixture::new(testkit::codex::newest(), script).await;
     let driver = Driver::start().await;
-    let browser = driver.browser(DESK, "light").await;
+    let browser = driver.browser(size, "light").await;
     sign_in(&web, &browser).await;
     let session = start_session(&mut web, "first").await;
     wait_for("the session on the page", async || {
@@ -188,6 +187,18 @@ async fn page_has_no_gap_after_the_host_was_killed() {
     assert!(gaps.is_empty(), "a gap");
     browser.finish().await;
     web.finish().await;
+}
+
+#[tokio::test]
+#[cfg(not(portable))]
+async fn page_has_no_gap_after_the_host_was_killed_at_a_desk() {
+    page_has_no_gap_after_the_host_was_killed(DESK).await;
+}
+
+#[tokio::test]
+#[cfg(not(portable))]
+async fn page_has_no_gap_after_the_host_was_killed_on_a_phone() {
+    page_has_no_gap_after_the_host_was_killed(PHONE).await;
 }
 
 async fn click(browser: &Browser, css: &str) {
