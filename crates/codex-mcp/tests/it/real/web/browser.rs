@@ -26,6 +26,12 @@ fn asking() -> Script {
     Script::new().otherwise([touch, Reply::say("It is made.")])
 }
 
+/// A text of others, and a file name: markup, and a character that is not seen.
+const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}.md";
+
+/// The end of the same as the page has to show it.
+const SHOWN: &str = "onerror=alert(1)>\\u{202e}.md";
+
 /// Opens a browser by a one-time link.
 pub(super) async fn sign_in(web: &WebFixture, browser: &Browser) {
     let link = web.run(&["link"]).await;
@@ -48,6 +54,12 @@ async fn assert_accessible(browser: &Browser, what: &str) {
     );
 }
 
+/// What others have written has become no element of the page.
+async fn assert_no_markup(browser: &Browser) {
+    let images = browser.all("img").await;
+    assert!(images.is_empty(), "{HOSTILE} is markup");
+}
+
 /// Presses Enter on an element.
 async fn press(browser: &Browser, css: &str) {
     browser.wait_for(css).await.type_text(ENTER).await;
@@ -55,7 +67,12 @@ async fn press(browser: &Browser, css: &str) {
 
 /// What a person does, by the keyboard alone.
 async fn turn_is_watched_and_decided(size: (u32, u32), scheme: &str) {
-    let mut web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let script = Script::new().otherwise([
+        Reply::shell(Shell::escalated("touch made.txt", "it is needed")),
+        Reply::patch(Patch::new().add(HOSTILE, "a line\n")),
+        Reply::say(format!("It is made: {HOSTILE}")),
+    ]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
     let driver = Driver::start().await;
     let browser = driver.browser(size, scheme).await;
     browser.open(&format!("http://{}/", web.address)).await;
@@ -64,20 +81,27 @@ async fn turn_is_watched_and_decided(size: (u32, u32), scheme: &str) {
     sign_in(&web, &browser).await;
     assert_accessible(&browser, "the page without work").await;
 
-    let session = start_session(&mut web, "make it").await;
+    let write = json!({ "sandbox": "workspace-write" });
+    let session = web.client.start(HOSTILE, write).await;
     browser.wait_for_text(".question", "touch made.txt").await;
+    browser.wait_for_text(".name", SHOWN).await;
+    assert_no_markup(&browser).await;
     assert_accessible(&browser, "the page with a question").await;
     browser.open(&format!("/sessions/{session}")).await;
     browser.wait_for_text(".question", "touch made.txt").await;
+    browser.wait_for_text(".step.prompt", SHOWN).await;
     assert_accessible(&browser, "the session with a question").await;
     assert!(!web.stage.file("made.txt").exists());
     press(&browser, ALLOW).await;
-    browser.wait_for_text(".step.message", "It is made.").await;
+    browser.wait_for_text(".step.files summary", SHOWN).await;
+    browser.wait_for_text(".step.message", SHOWN).await;
     browser
         .wait_for_text(".step.asked", "accept, on the page")
         .await;
     browser.wait_for_text(".state", "idle").await;
     assert!(web.stage.file("made.txt").exists());
+    assert!(web.stage.file(HOSTILE).exists());
+    assert_no_markup(&browser).await;
     assert_accessible(&browser, "the session that has ended").await;
     browser.finish().await;
     web.finish().await;
