@@ -18,13 +18,16 @@ use crate::forms::{ANSWER, Done, Fields, answer_of, check_names, field, respond}
 use crate::refusal::{NO_JOB, Refusal};
 
 /// The fields of a form that starts a run.
-const RUN: [&str; 10] = [
+const RUN: [&str; 13] = [
     "task",
     "directory",
     "sandbox",
     "files",
     "commits",
+    "branch",
+    "issue_comment",
     "command",
+    "diff_within",
     "clean",
     "pushed",
     "pr",
@@ -142,21 +145,17 @@ pub(crate) async fn start_run(
 /// The criteria of a form, as the tool `codex_run` takes them.
 pub(crate) fn criteria(fields: &Fields) -> Result<Map<String, Value>, Refusal> {
     let mut criteria = Map::new();
-    if let Ok(files) = field(fields, "files") {
-        let globs = files.lines().map(str::trim);
-        let globs: Vec<&str> = globs.filter(|line| !line.is_empty()).collect();
-        criteria.insert("files".to_owned(), json!(globs));
+    for name in ["files", "diff_within"] {
+        if let Ok(lines) = field(fields, name) {
+            let globs = lines.lines().map(str::trim);
+            let globs: Vec<&str> = globs.filter(|line| !line.is_empty()).collect();
+            criteria.insert(name.to_owned(), json!(globs));
+        }
     }
-    if let Ok(commits) = field(fields, "commits") {
-        let count: u32 = commits.trim().parse().map_err(|_| {
-            Refusal::Wrong(format!(
-                "commits: it must be a whole number, not {commits:?}"
-            ))
-        })?;
-        criteria.insert("commits".to_owned(), json!(count));
-    }
-    if let Ok(command) = field(fields, "command") {
-        criteria.insert("command".to_owned(), json!(command));
+    for name in ["commits", "branch", "issue_comment", "command"] {
+        if let Ok(text) = field(fields, name) {
+            criteria.insert(name.to_owned(), json!(text.trim()));
+        }
     }
     for name in ["clean", "pushed", "pr", "review"] {
         if is_checked(fields, name)? {
@@ -195,15 +194,19 @@ mod tests {
         };
         let found = form(&[
             ("files", "src/*.rs\n\n docs/** "),
-            ("commits", "2"),
+            ("diff_within", "src"),
+            ("commits", " 2@main "),
+            ("branch", "feature/x"),
+            ("issue_comment", "owner/repo#1"),
             ("command", " "),
             ("clean", "on"),
             ("review", "no"),
         ]);
-        let expected = json!({ "files": ["src/*.rs", "docs/**"], "commits": 2, "clean": true });
+        let expected = json!({ "files": ["src/*.rs", "docs/**"], "diff_within": ["src"],
+            "commits": "2@main", "branch": "feature/x", "issue_comment": "owner/repo#1",
+            "clean": true });
         assert_eq!(json!(found.unwrap()), expected);
         assert_eq!(form(&[]).unwrap(), Map::new());
-        assert!(form(&[("commits", "-1")]).is_err());
         assert!(form(&[("clean", "perhaps")]).is_err());
     }
 }

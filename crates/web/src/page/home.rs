@@ -138,7 +138,16 @@ fn start_run() -> Markup {
                     "New or changed files, a pattern on each line, such as src/**/*.rs"
                     textarea name="files" rows="2" {}
                 }
-                label { "Number of new commits" input name="commits" type="number" min="1"; }
+                label {
+                    "Only these files and directories may be changed, one on each line"
+                    textarea name="diff_within" rows="2" {}
+                }
+                label { "Number of new commits, or with a branch, such as 2@main" input name="commits"; }
+                label { "A branch that is new, or has new commits" input name="branch"; }
+                label {
+                    "An issue with a new comment of yours, such as OWNER/REPO#5"
+                    input name="issue_comment";
+                }
                 label {
                     "A command that must exit with 0. It runs as you, outside of the sandbox."
                     input name="command";

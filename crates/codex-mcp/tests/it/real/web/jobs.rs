@@ -170,6 +170,7 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
         ("directory", directory),
         ("sandbox", "workspace-write"),
         ("files", "made.txt\n"),
+        ("diff_within", "made.txt\nfile\n"),
         ("commits", ""),
         ("command", "test -s made.txt"),
     ];
@@ -189,6 +190,13 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
         assert_eq!(refused.status, 400, "{refused:?}");
         assert!(refused.body.contains(why), "{refused:?}");
     }
+    let negative = [&fields[..3], &[("commits", "-1")][..]].concat();
+    let refused = web.post("/runs", &negative).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(
+        refused.body.contains("is not a number of commits"),
+        "{refused:?}"
+    );
     let misspelt = [&fields[..], &[("reviw", "on")][..]].concat();
     let refused = web.post("/runs", &misspelt).await;
     assert_eq!(refused.status, 400, "{refused:?}");
@@ -203,7 +211,11 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
     assert_eq!(shown["job"]["result"]["ok"], true, "{shown:#}");
     let page = web.get(&address).await;
     let list = between(&page, "class=\"criteria\"", "</ul>");
-    for met in ["files=made.txt", "command=test -s made.txt"] {
+    for met in [
+        "files=made.txt",
+        "diff_within=file,made.txt",
+        "command=test -s made.txt",
+    ] {
         let item = format!(">met</span> <code>{met}<");
         assert!(list.contains(&item), "{list}");
     }
