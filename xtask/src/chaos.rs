@@ -1,6 +1,7 @@
 //! Everything at once, while processes are killed at random, the database crashes and the disk is full.
 
 use std::num::NonZeroU64;
+use std::time::SystemTime;
 
 use clap::Args;
 
@@ -42,13 +43,16 @@ pub(crate) struct Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<()> {
     provision::run(workspace)?;
     Tool::cargo(["build", "--workspace", "--bins"]).run(workspace.root())?;
+    let seed = match options.seed {
+        Some(seed) => seed.get(),
+        None => SystemTime::UNIX_EPOCH.elapsed()?.as_secs(),
+    };
+    println!("the seed is {seed}");
     let test = ["test", "--package", "codex-mcp", "--test", "it", "--"];
     let mut test = Tool::cargo(test)
         .args(["--ignored", "--exact", "--nocapture", TEST])
-        .env(KILLS, options.kills.to_string());
-    if let Some(seed) = options.seed {
-        test = test.env(SEED, seed.to_string());
-    }
+        .env(KILLS, options.kills.to_string())
+        .env(SEED, seed.to_string());
     if options.postgres {
         test = test.env(POSTGRES, "1");
     }

@@ -29,6 +29,7 @@ mod notify;
 mod output;
 mod packages;
 mod png;
+mod random;
 mod real;
 mod runs;
 mod setup;

@@ -1,15 +1,20 @@
 //! Writers that are killed at any moment.
 
 use std::collections::HashSet;
-use std::time::Instant;
+use std::thread;
+use std::time::Duration;
 
 use super::writer::Writer;
 use super::{TeamFixture, text};
+use crate::random::Random;
 
 const KILLS: u32 = 60;
 
 /// The most messages that one writer sends before it is killed.
 const MOST: u32 = 12;
+
+/// The longest time from the last message to the kill, in nanoseconds: about that of one message.
+const LONGEST_PAUSE: u64 = 4_000_000;
 
 /// A mailbox whose writers are killed.
 pub(crate) struct KilledWriters {
@@ -29,21 +34,19 @@ impl KilledWriters {
     }
 
     /// Starts a writer, and kills it at a random point of one of its next messages.
-    pub(crate) fn kill_one(&mut self) {
+    pub(crate) fn kill_one(&mut self, random: &mut Random) {
         let kill = self.kills;
         let writer = Writer::start(
             self.stage.home.path(),
             &format!("writer-{kill}"),
             usize::MAX,
         );
-        let begin = Instant::now();
         let mut sent = 0;
         writer.listen(|child, text| {
             self.acknowledged.push(text);
             sent += 1;
             if sent == 1 + kill % MOST {
-                let pause = begin.elapsed().subsec_nanos() % 4_000_000;
-                std::thread::sleep(std::time::Duration::from_nanos(pause.into()));
+                thread::sleep(Duration::from_nanos(random.below(LONGEST_PAUSE)));
                 child.kill().unwrap();
             }
         });
@@ -71,8 +74,9 @@ impl KilledWriters {
 #[test]
 fn killed_writers_lose_no_acknowledged_message() {
     let mut writers = KilledWriters::new();
+    let mut random = Random::seeded("mail");
     for _ in 0..KILLS {
-        writers.kill_one();
+        writers.kill_one(&mut random);
         writers.check();
     }
     let stage = &writers.stage;

@@ -18,9 +18,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::CodexFixture;
 use super::kill_storm::{
-    CLIENTS, Kind, Random, calls, check_calls, check_files, count, report, storm, times, wanted,
+    CLIENTS, Kind, calls, check_calls, check_files, count, report, storm, times, wanted,
 };
 use crate::mail::killed::KilledWriters;
+use crate::random::Random;
 
 /// How many processes are killed, without those that write mail.
 const KILLS: usize = 50;
@@ -188,8 +189,9 @@ impl Load {
     fn write_mail(self) -> JoinHandle<usize> {
         thread::spawn(move || {
             let mut writers = KilledWriters::new();
+            let mut random = Random::seeded("mail");
             while self.is_running() {
-                writers.kill_one();
+                writers.kill_one(&mut random);
                 thread::sleep(PAUSE);
             }
             writers.check()
@@ -199,7 +201,7 @@ impl Load {
     /// Fills the disk now and then until the storm is over; returns how often that was.
     fn fill_disk(self, disk: Weak<SmallDisk>) -> JoinHandle<usize> {
         thread::spawn(move || {
-            let (mut random, mut filled) = (Random::seeded(), 0);
+            let (mut random, mut filled) = (Random::seeded("disk"), 0);
             while self.is_running() {
                 thread::sleep(Duration::from_millis(3000 + random.below(5000)));
                 // A test that has failed has unmounted it.
@@ -219,7 +221,7 @@ impl Load {
         thread::spawn(move || {
             let mut server = Postgres::start(Durability::Synced);
             location.send(server.database("jobs")).unwrap();
-            let (mut random, mut crashes) = (Random::seeded(), 0);
+            let (mut random, mut crashes) = (Random::seeded("database"), 0);
             while self.is_running() {
                 thread::sleep(Duration::from_millis(3000 + random.below(5000)));
                 server.stop();

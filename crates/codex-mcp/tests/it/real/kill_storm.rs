@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -17,13 +17,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
 use super::{CodexFixture, VERSION};
+use crate::random::Random;
 
 /// How many processes are killed. The variable has it killed more often.
 const KILLS: usize = 24;
 const VARIABLE: &str = "CODEX_MCP_TEST_KILLS";
-
-/// The seed, to repeat the choices of an earlier run.
-const SEED: &str = "CODEX_MCP_TEST_SEED";
 
 /// The clients that call at the same time.
 pub(super) const CLIENTS: [Style; 4] = [Style::Plain, Style::Plain, Style::Tasks, Style::Tasks];
@@ -74,28 +72,6 @@ pub(super) enum Outcome {
 #[expect(clippy::print_stderr, reason = "a failed test shows it")]
 pub(super) fn report(text: &str) {
     eprintln!("{text}");
-}
-
-/// Random numbers (xorshift, see Marsaglia 2003), from a seed that a failure names.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn seeded() -> Self {
-        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
-        let by_time = u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap();
-        let given = std::env::var(SEED).map(|seed| seed.parse().unwrap());
-        // The generator stays at 0.
-        let seed = given.unwrap_or(by_time).max(1);
-        report(&format!("the seed is {seed}"));
-        Self(seed)
-    }
-
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
 }
 
 /// Which answers a client takes.
@@ -285,7 +261,7 @@ pub(super) async fn storm(
     kinds: &[Kind],
     kills: usize,
 ) -> HashMap<Kind, usize> {
-    let mut random = Random::seeded();
+    let mut random = Random::seeded("storm");
     let mut killed = HashMap::new();
     let deadline =
         Instant::now() + TIME_LIMIT + Duration::from_secs(2) * u32::try_from(kills).unwrap();

@@ -15,12 +15,13 @@ use testkit::http::Request;
 use tokio::time::{Instant, sleep_until};
 
 use self::samples::{Processes, sample_until};
-use super::kill_storm::{Random, count, report};
+use super::kill_storm::{count, report};
 use super::sessions::Poller;
 use super::team::{inbox, make_team, put_mail};
 use super::web::WebFixture;
 use super::{CodexFixture, VERSION, said, structured, tasks};
 use crate::jobs::wait_for;
+use crate::random::Random;
 
 /// How long the load lasts, in seconds.
 const SECONDS: &str = "CODEX_MCP_TEST_SECONDS";
@@ -270,7 +271,7 @@ async fn processes_are_measured_under_steady_load() {
     let load = Load {
         stage: &web.stage,
         over: Instant::now() + Duration::from_secs(seconds),
-        random: RefCell::new(Random::seeded()),
+        random: RefCell::new(Random::seeded("soak")),
         number: Cell::new(0),
         done: RefCell::default(),
     };
