@@ -17,9 +17,8 @@ use testkit::postgres::{Durability, Postgres};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::CodexFixture;
-use super::kill_storm::{
-    CLIENTS, Kind, calls, check_calls, check_files, count, report, storm, times, wanted,
-};
+use super::kill_storm::{CLIENTS, Kind, calls, check_calls, count, report, storm, times, wanted};
+use super::stored_files::{check_database, check_files};
 use crate::mail::killed::KilledWriters;
 use crate::random::Random;
 
@@ -360,7 +359,12 @@ async fn promises_are_kept_while_everything_is_killed() {
     stage.stop_hosts().await;
     stage.until_processes_end().await;
     let counted = check_calls(&stage, &outcomes);
-    check_files(&stage.home.state_home());
+    for directory in [stage.home.state_home(), stage.home.atm_home()] {
+        check_files(&directory);
+    }
+    if database.is_none() {
+        check_database(&stage.home.state_home().join("codex-mcp/jobs.db")).await;
+    }
     report(&format!("killed: {killed:?}"));
     report(&format!("calls: {counted:?}"));
     report(&format!("jobs: {ended:?} of {} accepted", jobs.len()));

@@ -2,7 +2,6 @@
 //! each task, has a result or an error, no turn is executed twice, and nothing is left at the end.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,6 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
+use super::stored_files::check_files;
 use super::{CodexFixture, VERSION};
 use crate::random::Random;
 
@@ -291,27 +291,6 @@ pub(super) async fn storm(
     killed
 }
 
-/// Checks that no file of ours is torn.
-pub(super) fn check_files(directory: &Path) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        match path.extension().and_then(|end| end.to_str()) {
-            _ if path.is_dir() => check_files(&path),
-            Some("json") => {
-                let text = std::fs::read_to_string(&path).unwrap();
-                assert!(text.parse::<Value>().is_ok(), "{}: {text}", path.display());
-            }
-            Some("jsonl") => {
-                let text = std::fs::read_to_string(&path).unwrap();
-                for line in text.lines() {
-                    assert!(line.parse::<Value>().is_ok(), "{}: {line}", path.display());
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
 #[tokio::test]
 async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
     let stage = CodexFixture::new(testkit::codex::newest(), Script::by(count)).await;
@@ -339,7 +318,9 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
     let counted = check_calls(&stage, &outcomes);
     report(&format!("killed: {killed:?}; calls: {counted:?}"));
     assert!(counted.contains_key("Completed"), "{counted:?}");
-    check_files(&stage.home.state_home());
+    for directory in [stage.home.state_home(), stage.home.atm_home()] {
+        check_files(&directory);
+    }
 }
 
 /// How often the turn with a number was executed.

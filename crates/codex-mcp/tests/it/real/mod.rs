@@ -43,6 +43,7 @@ mod setup;
 mod soak;
 mod source_builds;
 mod stdio_conformance;
+mod stored_files;
 mod story;
 mod tasks;
 mod team;
