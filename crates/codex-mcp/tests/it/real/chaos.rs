@@ -2,7 +2,8 @@
 //! jobs, approvals, runs, and mail. What was promised must be there at the end. `cargo xtask chaos` runs
 //! it.
 
-use std::collections::HashMap;
+mod checks;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -16,8 +17,9 @@ use testkit::SmallDisk;
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::{Instant, sleep, timeout};
 
+use self::checks::{check_approvals, check_jobs, check_runs, end_of, ends};
 use super::CodexFixture;
-use super::kill_storm::{CLIENTS, Kind, calls, check_calls, count, report, storm, times, wanted};
+use super::kill_storm::{CLIENTS, Kind, calls, check_calls, count, report, storm, wanted};
 use super::stored_files::{check_database, check_files};
 use crate::mail::killed::KilledWriters;
 use crate::random::Random;
@@ -49,6 +51,9 @@ const ASKING: usize = 4;
 
 /// The pause between two submissions. A job takes about a second.
 const PAUSE: Duration = Duration::from_millis(700);
+
+/// Each of so many jobs runs again if its worker is killed.
+const RETRIED: usize = 4;
 
 /// How long the jobs may take after the storm: the leases of killed workers have to end.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -119,7 +124,11 @@ impl Load {
     async fn submit_jobs(self) -> Vec<AcceptedJob> {
         let mut accepted = Vec::new();
         while self.is_running() {
-            accepted.extend(self.submit("turn", &["--sandbox", "workspace-write"]).await);
+            let mut args = vec!["--sandbox", "workspace-write"];
+            if accepted.len().is_multiple_of(RETRIED) {
+                args.extend(["--retry", "2"]);
+            }
+            accepted.extend(self.submit("turn", &args).await);
             sleep(PAUSE).await;
         }
         accepted
@@ -235,74 +244,6 @@ impl Load {
     }
 }
 
-/// The record of a job, if it has ended.
-async fn end_of(stage: &CodexFixture, id: &str) -> Option<Value> {
-    let mut show = stage.jobs_command(&["show", id, "--json"]);
-    let output = show.output().await.unwrap();
-    let job: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let mut ends = ["completed", "failed", "cancelled"].iter();
-    ends.any(|end| job["status"] == *end).then_some(job)
-}
-
-/// The record of a job once it has ended.
-async fn ended(stage: &CodexFixture, id: &str) -> Value {
-    let waiting = async {
-        loop {
-            match end_of(stage, id).await {
-                Some(job) => return job,
-                None => sleep(PAUSE).await,
-            }
-        }
-    };
-    let ended = timeout(TIME_LIMIT, waiting).await;
-    ended.unwrap_or_else(|_| panic!("job {id} does not end"))
-}
-
-/// Checks that each accepted job has ended, and was executed no more often than it was begun; returns how
-/// many ended in which way.
-async fn check_jobs(stage: &CodexFixture, jobs: &[AcceptedJob]) -> HashMap<String, usize> {
-    let mut counted: HashMap<String, usize> = HashMap::new();
-    for AcceptedJob { number, id } in jobs {
-        let job = ended(stage, id).await;
-        let status = job["status"].as_str().unwrap().to_owned();
-        let attempts = job["attempts"].as_u64().unwrap();
-        let times = u64::try_from(times(stage, *number)).unwrap();
-        assert!(times <= attempts.max(1), "executed {times} times: {job:#}");
-        match status.as_str() {
-            "completed" => assert!(times > 0, "never executed: {job:#}"),
-            _ => assert!(job["error"].is_string(), "without a word: {job:#}"),
-        }
-        *counted.entry(status).or_default() += 1;
-    }
-    counted
-}
-
-/// Checks that nothing was executed that was not allowed, or twice for one approval; returns how many
-/// approvals there were.
-async fn check_approvals(stage: &CodexFixture, jobs: &[ApprovedJob]) -> usize {
-    for ApprovedJob { job, approvals } in jobs {
-        let executed = times(stage, job.number);
-        let record = ended(stage, &job.id).await;
-        assert!(
-            executed <= *approvals,
-            "executed {executed} times, {approvals} approvals: {record:#}"
-        );
-        let is_completed = record["status"] == "completed";
-        assert!(!is_completed || executed > 0, "never executed: {record:#}");
-    }
-    jobs.iter().map(|one| one.approvals).sum()
-}
-
-/// Checks that the file of each run that is done is there; returns how many are.
-fn check_runs(stage: &CodexFixture, runs: &[EndedRun]) -> usize {
-    let done = runs.iter().filter(|run| run.is_done);
-    done.inspect(|run| {
-        let file = stage.file(&format!("made-{}.txt", run.number));
-        assert!(file.exists(), "run {} is done without it", run.number);
-    })
-    .count()
-}
-
 #[tokio::test]
 #[ignore = "`cargo xtask chaos` runs it"]
 async fn promises_are_kept_while_everything_is_killed() {
@@ -356,8 +297,11 @@ async fn promises_are_kept_while_everything_is_killed() {
     let ended = check_jobs(&stage, &jobs).await;
     let approvals = check_approvals(&stage, &approved).await;
     let done = check_runs(&stage, &runs);
+    let all_jobs = || jobs.iter().chain(approved.iter().map(|one| &one.job));
+    let first_ends = ends(&stage, all_jobs()).await;
     stage.stop_hosts().await;
     stage.until_processes_end().await;
+    assert_eq!(ends(&stage, all_jobs()).await, first_ends);
     let counted = check_calls(&stage, &outcomes);
     for directory in [stage.home.state_home(), stage.home.atm_home()] {
         check_files(&directory);
