@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use scripted_model::{Reply, Request, Script};
+use scripted_model::{Reply, Request, Script, Shell};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -24,7 +24,7 @@ const KILLS: usize = 24;
 const VARIABLE: &str = "CODEX_MCP_TEST_KILLS";
 
 /// The clients that call at the same time.
-pub(super) const CLIENTS: [Style; 4] = [Style::Plain, Style::Plain, Style::Tasks, Style::Tasks];
+pub(super) const CLIENTS: [Style; 4] = [Style::Plain, Style::Asking, Style::Tasks, Style::Tasks];
 
 /// How long a call may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -69,6 +69,14 @@ pub(super) enum Outcome {
     ServerGone,
 }
 
+/// A call that has ended.
+pub(super) struct EndedCall {
+    number: usize,
+    outcome: Outcome,
+    /// How many questions were allowed, if the turn asks before it executes anything.
+    pub(super) approvals: Option<usize>,
+}
+
 #[expect(clippy::print_stderr, reason = "a failed test shows it")]
 pub(super) fn report(text: &str) {
     eprintln!("{text}");
@@ -79,6 +87,8 @@ pub(super) fn report(text: &str) {
 pub(super) enum Style {
     /// Results only: it waits for them.
     Plain,
+    /// The same, in turns that ask before they execute anything. It allows what it is asked for.
+    Asking,
     /// Tasks too, whose results it fetches later (MCP 2026-07-28).
     Tasks,
 }
@@ -90,6 +100,8 @@ struct Server {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     next_id: u64,
+    /// How many questions the client has allowed.
+    approvals: usize,
 }
 
 impl Server {
@@ -108,12 +120,17 @@ impl Server {
             output: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             next_id: 0,
+            approvals: 0,
         };
         if style == Style::Tasks {
             // Each of its requests introduces it.
             return Some(server);
         }
-        let introduction = json!({ "protocolVersion": VERSION, "capabilities": {},
+        let capabilities = match style {
+            Style::Asking => json!({ "elicitation": {} }),
+            _ => json!({}),
+        };
+        let introduction = json!({ "protocolVersion": VERSION, "capabilities": capabilities,
             "clientInfo": { "name": "storm", "version": "1" } });
         server.call("initialize", introduction).await?;
         let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -144,7 +161,9 @@ impl Server {
             while let Ok(Some(line)) = self.output.next_line().await {
                 // The last line of a server that was killed may be torn.
                 let message: Value = serde_json::from_str(&line).unwrap_or_default();
-                if message["id"] == id && message.get("method").is_none() {
+                if message["method"] == "elicitation/create" {
+                    self.allow(&message["id"]).await?;
+                } else if message["id"] == id && message.get("method").is_none() {
                     return Some(message);
                 }
             }
@@ -152,6 +171,15 @@ impl Server {
         };
         let answer = timeout(TIME_LIMIT, answered).await;
         answer.unwrap_or_else(|_| panic!("no answer to {request}"))
+    }
+
+    /// Allows what a question asks for. Counts that first, as a server that is killed then may have
+    /// passed the answer on.
+    async fn allow(&mut self, question: &Value) -> Option<()> {
+        self.approvals += 1;
+        let result = json!({ "action": "accept", "content": { "decision": "accept" } });
+        let answer = json!({ "jsonrpc": "2.0", "id": question, "result": result });
+        self.write(&answer).await
     }
 
     async fn finish(self) {
@@ -162,16 +190,19 @@ impl Server {
     }
 }
 
-/// The number in `turn N`.
+/// The number in `turn N` and `ask N`.
 fn number_of(prompt: &str) -> &str {
     prompt.rsplit(' ').next().unwrap_or_default()
 }
 
-/// The turn writes its number into a file, and then says it.
+/// The turn writes its number into a file, that of `ask N` after it has asked, and then says it.
 pub(super) fn count(request: &Request) -> Reply {
-    let number = number_of(request.prompt());
-    match request.round() {
-        0 => Reply::shell(format!("echo {number} >> ran.txt")),
+    let prompt = request.prompt();
+    let number = number_of(prompt);
+    let command = format!("echo {number} >> ran.txt");
+    match (request.round(), prompt.starts_with("ask ")) {
+        (0, true) => Reply::shell(Shell::escalated(command, "it is needed")),
+        (0, false) => Reply::shell(command),
         _ => Reply::say(format!("done {number}")),
     }
 }
@@ -182,8 +213,8 @@ pub(super) async fn calls(
     style: Style,
     numbers: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
-) -> Vec<(usize, Outcome)> {
-    let mut outcomes = Vec::new();
+) -> Vec<EndedCall> {
+    let mut ended = Vec::new();
     let mut server = None;
     while !is_over.load(Ordering::Relaxed) {
         let mut current = match server.take() {
@@ -194,24 +225,38 @@ pub(super) async fn calls(
             },
         };
         let number = numbers.fetch_add(1, Ordering::Relaxed);
-        let arguments = json!({ "prompt": format!("turn {number}"),
-            "sandbox": "workspace-write", "approval-policy": "never" });
+        let is_asking = style == Style::Asking;
+        let (word, sandbox, policy) = match is_asking {
+            true => ("ask", "read-only", "on-request"),
+            false => ("turn", "workspace-write", "never"),
+        };
+        let arguments = json!({ "prompt": format!("{word} {number}"),
+            "sandbox": sandbox, "approval-policy": policy });
         let params = json!({ "name": "codex", "arguments": arguments });
-        let Some(answer) = current.call("tools/call", params).await else {
-            outcomes.push((number, Outcome::ServerGone));
-            continue;
+        current.approvals = 0;
+        let answer = current.call("tools/call", params).await;
+        let approvals = is_asking.then_some(current.approvals);
+        let outcome = match answer {
+            None => Outcome::ServerGone,
+            Some(answer) => {
+                server = Some(current);
+                let result = match answer["result"]["taskId"].as_str() {
+                    Some(task) => result_of_task(&stage, &mut server, task).await,
+                    None => answer["result"].clone(),
+                };
+                outcome(number, &result)
+            }
         };
-        server = Some(current);
-        let result = match answer["result"]["taskId"].as_str() {
-            Some(task) => result_of_task(&stage, &mut server, task).await,
-            None => answer["result"].clone(),
-        };
-        outcomes.push((number, outcome(number, &result)));
+        ended.push(EndedCall {
+            number,
+            outcome,
+            approvals,
+        });
     }
     if let Some(server) = server {
         server.finish().await;
     }
-    outcomes
+    ended
 }
 
 /// The result of a task, through as many servers as it takes.
@@ -308,14 +353,14 @@ async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
         .collect();
     let killed = storm(&stage, &KINDS, wanted(KILLS)).await;
     is_over.store(true, Ordering::Relaxed);
-    let mut outcomes = Vec::new();
+    let mut ended = Vec::new();
     for client in clients {
-        outcomes.extend(client.await.unwrap());
+        ended.extend(client.await.unwrap());
     }
     stage.stop_hosts().await;
     stage.until_processes_end().await;
 
-    let counted = check_calls(&stage, &outcomes);
+    let counted = check_calls(&stage, &ended);
     report(&format!("killed: {killed:?}; calls: {counted:?}"));
     assert!(counted.contains_key("Completed"), "{counted:?}");
     for directory in [stage.home.state_home(), stage.home.atm_home()] {
@@ -330,20 +375,24 @@ pub(super) fn times(stage: &CodexFixture, number: usize) -> usize {
     ran.lines().filter(|line| **line == number).count()
 }
 
-/// Checks that a turn that has completed was executed once, and none twice; returns how many calls ended
-/// in which way.
-pub(super) fn check_calls(
-    stage: &CodexFixture,
-    outcomes: &[(usize, Outcome)],
-) -> HashMap<String, usize> {
+/// Checks that a turn that has completed was executed once, none twice, and none without the approval
+/// that it asks for; returns how many calls ended in which way.
+pub(super) fn check_calls(stage: &CodexFixture, calls: &[EndedCall]) -> HashMap<String, usize> {
     let mut counted: HashMap<String, usize> = HashMap::new();
-    for (number, outcome) in outcomes {
+    for EndedCall {
+        number,
+        outcome,
+        approvals,
+    } in calls
+    {
         *counted.entry(format!("{outcome:?}")).or_default() += 1;
         let times = times(stage, *number);
         match outcome {
             Outcome::Completed => assert_eq!(times, 1, "turn {number}"),
             _ => assert!(times <= 1, "turn {number}: {outcome:?}"),
         }
+        let is_allowed = approvals.is_none_or(|approvals| times <= approvals);
+        assert!(is_allowed, "turn {number} was executed without approval");
     }
     counted
 }
