@@ -3,6 +3,7 @@
 //! it.
 
 mod checks;
+mod mail;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -258,7 +259,9 @@ async fn promises_are_kept_while_everything_is_killed() {
         let filling = load.clone().fill_disk(Arc::downgrade(&disk));
         (disk, filling)
     });
-    let mail = load.clone().write_mail();
+    mail::prepare(&stage);
+    let sent = tokio::spawn(mail::send(load.clone()));
+    let writers = load.clone().write_mail();
     let jobs = tokio::spawn(load.clone().submit_jobs());
     let approved = join_all([(); ASKING].map(|()| load.clone().approve_jobs()));
     let approved = tokio::spawn(approved);
@@ -283,9 +286,9 @@ async fn promises_are_kept_while_everything_is_killed() {
         ended_calls.extend(client.await.unwrap());
     }
     let disk = disk.map(|(disk, filling)| (disk, filling.join().unwrap()));
-    let (jobs, approved, runs) = tokio::try_join!(jobs, approved, runs).unwrap();
+    let (jobs, approved, runs, sent) = tokio::try_join!(jobs, approved, runs, sent).unwrap();
     let approved: Vec<ApprovedJob> = approved.into_iter().flatten().collect();
-    let messages = mail.join().unwrap();
+    let messages = writers.join().unwrap();
     let ended = check_jobs(&stage, &jobs).await;
     let approvals = check_approvals(&stage, &approved).await;
     let done = check_runs(&stage, &runs);
@@ -294,6 +297,7 @@ async fn promises_are_kept_while_everything_is_killed() {
     stage.stop_hosts().await;
     stage.until_processes_end().await;
     assert_eq!(ends(&stage, all_jobs()).await, first_ends);
+    let acknowledged = mail::check(&stage, &sent);
     let counted = check_calls(&stage, &ended_calls);
     let allowed: usize = ended_calls.iter().filter_map(|call| call.approvals).sum();
     for directory in [stage.home.state_home(), stage.home.atm_home()] {
@@ -310,7 +314,10 @@ async fn promises_are_kept_while_everything_is_killed() {
         approved.len()
     ));
     report(&format!("runs: {done} done of {}", runs.len()));
-    report(&format!("messages: {messages}, each that was sent once"));
+    report(&format!(
+        "messages: {messages} of killed writers, {acknowledged} of {} through servers",
+        sent.len()
+    ));
     if let Some((_, filled)) = &disk {
         report(&format!("the disk was full {filled} times"));
     }
@@ -322,5 +329,5 @@ async fn promises_are_kept_while_everything_is_killed() {
         ));
     }
     assert!(counted.contains_key("Completed") && ended.contains_key("completed"));
-    assert!(approvals > 0 && allowed > 0 && done > 0);
+    assert!(approvals > 0 && allowed > 0 && done > 0 && acknowledged > 0);
 }

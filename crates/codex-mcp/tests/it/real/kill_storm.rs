@@ -94,7 +94,7 @@ pub(super) enum Style {
 }
 
 /// A server and its streams.
-struct Server {
+pub(super) struct Server {
     style: Style,
     child: Child,
     input: ChildStdin,
@@ -107,8 +107,18 @@ struct Server {
 impl Server {
     /// `None` if it was killed meanwhile.
     async fn start(stage: &CodexFixture, style: Style) -> Option<Self> {
+        Self::start_with(stage, style, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub(super) async fn start_with(
+        stage: &CodexFixture,
+        style: Style,
+        args: &[&str],
+    ) -> Option<Self> {
         let mut child = stage
             .program(&["serve", "--host"])
+            .args(args)
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
@@ -144,7 +154,7 @@ impl Server {
     }
 
     /// `None` if the server was killed meanwhile.
-    async fn call(&mut self, method: &str, mut params: Value) -> Option<Value> {
+    pub(super) async fn call(&mut self, method: &str, mut params: Value) -> Option<Value> {
         self.next_id += 1;
         if self.style == Style::Tasks {
             params["_meta"] = json!({
@@ -182,7 +192,7 @@ impl Server {
         self.write(&answer).await
     }
 
-    async fn finish(self) {
+    pub(super) async fn finish(self) {
         drop(self.input);
         let mut child = self.child;
         let ended = timeout(TIME_LIMIT, child.wait()).await;
