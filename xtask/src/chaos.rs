@@ -1,4 +1,4 @@
-//! Everything at once, while processes are killed at random, the database crashes and the disk is full.
+//! Everything at once, while processes are killed at random, the database crashes and a disk is full.
 
 use std::num::NonZeroU64;
 use std::time::SystemTime;
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long)]
     postgres: bool,
 
-    /// Keep what is stored on a disk of its own, which is full every few seconds; takes root
+    /// Keep the state and ATM_HOME on disks, one of which is full every few seconds; takes root
     #[arg(long)]
     disk: bool,
 }

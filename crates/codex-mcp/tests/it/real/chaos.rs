@@ -1,6 +1,6 @@
-//! Everything at once, while processes are killed, the database crashes and the disk is full: clients and their tasks,
-//! jobs, approvals, runs, and mail. What was promised must be there at the end. `cargo xtask chaos` runs
-//! it.
+//! Everything at once, while processes are killed, the database crashes and a disk is full: clients and
+//! their tasks, jobs, approvals, runs, and mail. What was promised must be there at the end. `cargo xtask
+//! chaos` runs it.
 
 mod checks;
 mod mail;
@@ -40,10 +40,10 @@ const KINDS: [Kind; 5] = [
 /// The variable that has the jobs kept in PostgreSQL, which crashes too.
 const POSTGRES: &str = "CODEX_MCP_TEST_POSTGRES";
 
-/// The variable that has the disk with what is stored filled now and then.
+/// The variable that has the disks with what is stored filled now and then.
 const DISK: &str = "CODEX_MCP_TEST_DISK";
 
-/// The size of that disk, in KiB.
+/// The size of each of them, in KiB.
 const DISK_SIZE: u32 = 64 << 10;
 
 /// How many jobs ask at the same time. A job whose worker was killed fails only when another worker has
@@ -199,14 +199,17 @@ impl Load {
         })
     }
 
-    /// Fills the disk now and then until the storm is over; returns how often that was.
-    fn fill_disk(self, disk: Weak<SmallDisk>) -> JoinHandle<usize> {
+    /// Fills one of the disks now and then until the storm is over; returns how often that was.
+    fn fill_disks(self, disks: [Weak<SmallDisk>; 2]) -> JoinHandle<usize> {
         thread::spawn(move || {
             let (mut random, mut filled) = (Random::seeded("disk"), 0);
             while self.is_running() {
                 thread::sleep(Duration::from_millis(3000 + random.below(5000)));
+                let chosen = usize::try_from(random.below(2)).unwrap();
                 // A test that has failed has unmounted it.
-                let Some(disk) = disk.upgrade() else { break };
+                let Some(disk) = disks[chosen].upgrade() else {
+                    break;
+                };
                 let ballast = disk.fill();
                 filled += 1;
                 thread::sleep(Duration::from_millis(random.below(3000)));
@@ -253,13 +256,16 @@ async fn promises_are_kept_while_everything_is_killed() {
         settings = format!("{settings}\nstore = \"{}\"", location.recv().unwrap());
         (crashing, done)
     });
-    stage.configure(&settings);
-    let disk = std::env::var_os(DISK).map(|_| {
-        let disk = Arc::new(SmallDisk::on(&stage.home.state_home(), DISK_SIZE));
-        let filling = load.clone().fill_disk(Arc::downgrade(&disk));
-        (disk, filling)
+    let disks = std::env::var_os(DISK).map(|_| {
+        let directories = [stage.home.state_home(), stage.home.atm_home()];
+        directories.map(|directory| Arc::new(SmallDisk::on(&directory, DISK_SIZE)))
     });
+    stage.configure(&settings);
     mail::prepare(&stage);
+    let filling = disks.as_ref().map(|disks| {
+        let disks = disks.each_ref().map(Arc::downgrade);
+        load.clone().fill_disks(disks)
+    });
     let sent = tokio::spawn(mail::send(load.clone()));
     let writers = load.clone().write_mail();
     let jobs = tokio::spawn(load.clone().submit_jobs());
@@ -285,7 +291,7 @@ async fn promises_are_kept_while_everything_is_killed() {
     for client in clients {
         ended_calls.extend(client.await.unwrap());
     }
-    let disk = disk.map(|(disk, filling)| (disk, filling.join().unwrap()));
+    let filled = filling.map(|filling| filling.join().unwrap());
     let (jobs, approved, runs, sent) = tokio::try_join!(jobs, approved, runs, sent).unwrap();
     let approved: Vec<ApprovedJob> = approved.into_iter().flatten().collect();
     let messages = writers.join().unwrap();
@@ -318,8 +324,8 @@ async fn promises_are_kept_while_everything_is_killed() {
         "messages: {messages} of killed writers, {acknowledged} of {} through servers",
         sent.len()
     ));
-    if let Some((_, filled)) = &disk {
-        report(&format!("the disk was full {filled} times"));
+    if let Some(filled) = filled {
+        report(&format!("a disk was full {filled} times"));
     }
     if let Some((crashing, done)) = database {
         drop(done);
