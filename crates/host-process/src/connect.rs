@@ -80,6 +80,12 @@ pub enum ConnectError {
         /// Its log.
         log: PathBuf,
     },
+    /// No host listens, but the sessions may soon be available again.
+    #[error(
+        "the host process is starting or ending, or it was killed and the next one can continue its \
+         sessions; try again in some seconds"
+    )]
+    BetweenHosts,
     /// The host does not do what this client wants.
     #[error("{0}")]
     Refused(String),
@@ -91,6 +97,18 @@ pub enum ConnectError {
         "the connection to the host process was lost before it answered; it may have acted all the same: {0}"
     )]
     Unclear(io::Error),
+}
+
+impl ConnectError {
+    /// Whether the host has gone without an answer, and the next one may have its sessions.
+    #[must_use]
+    pub fn is_of_lost_host(&self) -> bool {
+        match self {
+            Self::BetweenHosts => true,
+            Self::Unclear(error) => is_closed(error),
+            _ => false,
+        }
+    }
 }
 
 /// Connects to the host of an endpoint, which is started if there is none, and asks it to serve.
@@ -182,12 +200,12 @@ pub async fn status(endpoint: &HostEndpoint) -> Result<Option<HostStatus>, Conne
 ///
 /// # Errors
 ///
-/// [`ConnectError`].
+/// [`ConnectError::BetweenHosts`] if the next host may have sessions, and the others.
 pub async fn sessions(endpoint: &HostEndpoint) -> Result<Vec<SessionSummary>, ConnectError> {
     match ask_running(endpoint, &Request::Sessions).await? {
         Some(Answer::Sessions(sessions)) => Ok(sessions),
         Some(other) => Err(unexpected(&other)),
-        None => Ok(Vec::new()),
+        None => check_no_host(endpoint).await.map(|()| Vec::new()),
     }
 }
 
@@ -196,12 +214,13 @@ pub async fn sessions(endpoint: &HostEndpoint) -> Result<Vec<SessionSummary>, Co
 ///
 /// # Errors
 ///
-/// [`ConnectError`].
+/// [`ConnectError::BetweenHosts`] if the next host may have the session, and the others.
 pub async fn act(
     endpoint: &HostEndpoint,
     request: &SessionRequest,
 ) -> Result<SessionAnswer, ConnectError> {
     let Some(mut stream) = connect_running(endpoint).await? else {
+        check_no_host(endpoint).await?;
         return Ok(SessionAnswer::Unknown);
     };
     act_by(endpoint, &mut stream, request).await
@@ -230,12 +249,13 @@ pub async fn act_on_task(
 ///
 /// # Errors
 ///
-/// [`ConnectError`].
+/// Those of [`act`].
 pub async fn act_and_stay(
     endpoint: &HostEndpoint,
     request: &SessionRequest,
 ) -> Result<Option<(SessionAnswer, UnixStream)>, ConnectError> {
     let Some(mut stream) = connect_running(endpoint).await? else {
+        check_no_host(endpoint).await?;
         return Ok(None);
     };
     let answer = act_by(endpoint, &mut stream, request).await?;
@@ -353,6 +373,15 @@ async fn connect_running(endpoint: &HostEndpoint) -> Result<Option<UnixStream>, 
         Ok(stream) => Ok(Some(stream)),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(ConnectError::Connect(error)),
+    }
+}
+
+/// Checks, after a failed connection, that no host is about to have the sessions of the last one.
+async fn check_no_host(endpoint: &HostEndpoint) -> Result<(), ConnectError> {
+    let is_between = endpoint.is_between_hosts().await;
+    match is_between.map_err(ConnectError::Connect)? {
+        true => Err(ConnectError::BetweenHosts),
+        false => Ok(()),
     }
 }
 
@@ -580,7 +609,9 @@ mod tests {
     async fn host_that_closes_before_its_challenge_is_none() {
         let answers = Answers::of_host_that_closes(Close::BeforeChallenge).await;
         assert_eq!(answers.status.unwrap(), None);
-        assert_eq!(answers.sessions.unwrap(), []);
+        // It still has the lock.
+        let between = answers.sessions.unwrap_err();
+        assert!(matches!(between, ConnectError::BetweenHosts), "{between}");
         assert!(!answers.stop.unwrap());
     }
 

@@ -157,7 +157,7 @@ impl HostEndpoint {
     }
 
     /// Whether app-servers of a killed host wait for the next host.
-    pub async fn has_waiting_app_servers(&self) -> bool {
+    async fn has_waiting_app_servers(&self) -> bool {
         for guard in self.left_app_servers().unwrap_or_default() {
             // One whose guard is gone refuses. A guard survives a client that leaves at once.
             if private_socket::connect(&guard).await.is_ok() {
@@ -176,6 +176,18 @@ impl HostEndpoint {
         // A host that ends by itself removes its socket before it gives up its lock.
         let was_killed = !self.is_taken()? && self.remains() == HostRemains::AppServers;
         Ok(was_killed && self.has_waiting_app_servers().await)
+    }
+
+    /// Whether the sessions of a host that does not listen may soon be available again: the host is
+    /// starting or ending, or the next one can take over its app-servers.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub async fn is_between_hosts(&self) -> io::Result<bool> {
+        // The guards of a host that is ending refuse all other connections. The next host may take the
+        // endpoint while they are examined, so the endpoint is checked again after that.
+        Ok(self.is_taken()? || self.has_waiting_app_servers().await || self.is_taken()?)
     }
 
     /// The adoption socket of one more app-server of the host here.
@@ -399,13 +411,16 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
         assert!(!endpoint.awaits_host().await.unwrap());
+        assert!(!endpoint.is_between_hosts().await.unwrap());
         let host = endpoint.take().unwrap().unwrap();
         let listener = host.listen().unwrap();
         let guard = private_socket::bind(&endpoint.new_adoption_socket()).unwrap();
         assert!(!endpoint.awaits_host().await.unwrap(), "it runs");
         drop((host, listener));
         assert!(endpoint.awaits_host().await.unwrap());
+        assert!(endpoint.is_between_hosts().await.unwrap());
         let host = endpoint.take().unwrap().unwrap();
+        assert!(endpoint.is_between_hosts().await.unwrap(), "it is starting");
         host.close().unwrap();
         assert!(!endpoint.awaits_host().await.unwrap(), "it is ending");
         drop(host);
@@ -413,6 +428,7 @@ mod tests {
         let host = endpoint.take().unwrap().unwrap();
         drop((host.listen().unwrap(), host, guard));
         assert!(!endpoint.awaits_host().await.unwrap(), "Codex has ended");
+        assert!(!endpoint.is_between_hosts().await.unwrap());
     }
 
     #[tokio::test]

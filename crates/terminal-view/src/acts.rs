@@ -1,6 +1,7 @@
 //! Actions on work, and their outcomes.
 
 use codex_engine::logic::action::DecidedBy;
+use host_process::connect::ConnectError;
 use host_process::logic::handshake::{Door, SessionAct};
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::{InstructError, JobsError, NewAnswer, Response};
@@ -53,6 +54,8 @@ impl NotDone {
                             | ActError::Wrong(_)
                             | ActError::Unknown
                     )
+                    // No connection was made.
+                    | Self::Session(ActError::Host(ConnectError::BetweenHosts))
                     | Self::Job(JobsError::NotFound(_) | JobsError::Audit(_))
             ),
         }
@@ -159,8 +162,6 @@ async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
 mod tests {
     use std::io;
 
-    use host_process::connect::ConnectError;
-
     use super::*;
 
     #[test]
@@ -171,6 +172,10 @@ mod tests {
             (NotDone::from(ActError::Refused(String::new())), true),
             (NotDone::from(ActError::Busy(String::new())), true),
             (NotDone::from(ActError::Wrong(String::new())), true),
+            (
+                NotDone::from(ActError::Host(ConnectError::BetweenHosts)),
+                true,
+            ),
             (NotDone::from(ActError::Host(lost)), false),
             (NotDone::from(ActError::UnexpectedAnswer), false),
             (NotDone::NoJob, true),

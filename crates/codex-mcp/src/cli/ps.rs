@@ -13,6 +13,7 @@ use common::output;
 use host_process::connect::ConnectError;
 use job_queue::service::Jobs;
 use job_queue::store::{JobFilter, JobStore, StoreError};
+use serde::Serialize;
 use serde_json::json;
 use settings::Config;
 use tokio::time::sleep;
@@ -56,7 +57,8 @@ For idle work, DOING is the name of the job, or the first prompt of the session.
 pub(super) struct Args {
     /// Print one JSON object instead of a table: {"work": [{"id", "kind": session, job or run,
     /// "state", "created_at", "task", "doing", "tokens", "cost": {"amount", "currency"}, "directory",
-    /// "thread_id"}]}.
+    /// "thread_id"}]}, with "failures": the errors of hosts and of the job store whose work is missing
+    /// from it, if there are any.
     #[arg(long)]
     json: bool,
 
@@ -132,11 +134,12 @@ async fn watch(config: &Config, jobs: &OnceCell<Jobs>, args: &Args) -> Result<Ex
 }
 
 /// The work under way.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize)]
 struct Listing {
     /// The newest first.
     work: Vec<Work>,
     /// The errors of the hosts, and of the job store, whose work is missing from `work`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<String>,
 }
 
@@ -179,8 +182,8 @@ fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
         complain("error", failure);
     }
     match (args.json, args.watch) {
-        (true, true) => output::json_line(&json!({ "work": work }).to_string())?,
-        (true, false) => output::json(&json!({ "work": work }))?,
+        (true, true) => output::json_line(&json!(listing).to_string())?,
+        (true, false) => output::json(&json!(listing))?,
         // There may be work where it cannot be listed.
         (false, _) if work.is_empty() && !failures.is_empty() => {}
         (false, _) => print_table(work)?,

@@ -1,13 +1,15 @@
-//! `codex-mcp ps` and `codex-mcp host` with hosts that the test plays.
+//! `codex-mcp ps`, `codex-mcp host` and the verbs of sessions with hosts that the test plays.
 
 use std::fs;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::Output;
 use std::time::SystemTime;
 
 use host_process::endpoint::{HostEndpoint, HostLock};
-use host_process::logic::handshake::{Answer, SessionSummary};
+use host_process::logic::handshake::{Answer, SessionAnswer, SessionSummary};
 use serde_json::{Value, json};
+use supervise::private_socket;
 use testkit::Home;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
@@ -19,12 +21,37 @@ const KEY: &str = "0123456789abcdef01234567";
 /// The file that each client has to make first.
 const PROOF: &str = "00112233445566778899aabbccddeeff.proof";
 
+/// The session of a host that a test plays.
+const SESSION: &str = "sess_0123456789ab";
+
+/// Our program with these arguments.
+fn program(home: &Home, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    command
+        .args(args)
+        .env_clear()
+        .envs(home.env())
+        .current_dir(home.work())
+        .kill_on_drop(true);
+    command
+}
+
 /// The output of our program.
 async fn output(home: &Home, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    let command = command.args(args).env_clear().envs(home.env());
-    let command = command.current_dir(home.work()).kill_on_drop(true);
-    command.output().await.unwrap()
+    program(home, args).output().await.unwrap()
+}
+
+fn endpoint(home: &Home) -> HostEndpoint {
+    HostEndpoint::new(&home.state_home().join("codex-mcp"), KEY.to_owned())
+}
+
+/// The guard of an app-server whose host is killed.
+fn guard_of_a_killed_host(home: &Home) -> UnixListener {
+    let lock = endpoint(home).take().unwrap().unwrap();
+    drop(lock.listen().unwrap());
+    let guard = private_socket::bind(&endpoint(home).new_adoption_socket()).unwrap();
+    guard.set_nonblocking(true).unwrap();
+    UnixListener::from_std(guard).unwrap()
 }
 
 /// A host that runs, and says the same to each client.
@@ -36,9 +63,16 @@ struct PlayedHost {
 
 impl PlayedHost {
     fn new() -> Self {
-        let home = Home::new("");
-        let endpoint = HostEndpoint::new(&home.state_home().join("codex-mcp"), KEY.to_owned());
-        let lock = endpoint.take().unwrap().unwrap();
+        Self::of(Home::new(""))
+    }
+
+    fn of(home: Home) -> Self {
+        let lock = loop {
+            // A client may be looking at the lock.
+            if let Some(lock) = endpoint(&home).take().unwrap() {
+                break lock;
+            }
+        };
         let listener = lock.listen().unwrap();
         Self {
             home,
@@ -94,7 +128,12 @@ impl PlayedHost {
             assert!(errors.contains(error), "{args:?}: {errors}");
             match listed {
                 Some(listed) => {
-                    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+                    let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+                    if let Some(listing) = printed.as_object_mut() {
+                        let failures = listing.remove("failures").unwrap();
+                        let failure = format!("error: {}", failures[0].as_str().unwrap());
+                        assert_eq!(errors.trim_end(), failure);
+                    }
                     assert_eq!(printed, listed, "{args:?}");
                 }
                 None => assert_eq!(output.stdout, b"", "{args:?}"),
@@ -133,7 +172,7 @@ async fn sessions_are_listed_where_the_job_store_fails() {
     let store = host.home.state_home().join("codex-mcp/jobs.db");
     fs::write(store, "no database ".repeat(1000)).unwrap();
     let session = SessionSummary {
-        session: "sess_0123456789ab".to_owned(),
+        session: SESSION.to_owned(),
         thread: "t".to_owned(),
         title: None,
         state: "idle".to_owned(),
@@ -150,9 +189,66 @@ async fn sessions_are_listed_where_the_job_store_fails() {
     let output = host.output(&answer, &["ps", "--json"]).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(printed["work"][0]["id"], "sess_0123456789ab", "{printed}");
+    assert_eq!(printed["work"][0]["id"], SESSION, "{printed}");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("jobs.db"), "{errors}");
+}
+
+#[tokio::test]
+async fn work_of_a_killed_host_has_not_ended() {
+    let home = Home::new("");
+    let guard = guard_of_a_killed_host(&home);
+    let listed = output(&home, &["ps"]).await;
+    assert_eq!(listed.status.code(), Some(1), "{listed:?}");
+    assert_eq!(listed.stdout, b"", "{listed:?}");
+    let errors = String::from_utf8(listed.stderr).unwrap();
+    let between = "it was killed and the next one can continue its sessions";
+    assert!(errors.contains(between), "{errors}");
+    let listed = output(&home, &["ps", "--json"]).await;
+    let printed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let failure = printed["failures"][0].as_str().unwrap();
+    assert!(failure.contains(between), "{printed}");
+    // Codex has ended, and its sessions with it.
+    drop(guard);
+    let listed = output(&home, &["ps", "--json"]).await;
+    assert_eq!(listed.status.code(), Some(0), "{listed:?}");
+    let printed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(printed, json!({ "work": [] }));
+}
+
+#[tokio::test]
+async fn session_of_a_killed_host_is_sought_on_the_next_one() {
+    let home = Home::new("");
+    let guard = guard_of_a_killed_host(&home);
+    let mut approve = program(&home, &["approve", SESSION]);
+    let mut approving = pin!(approve.output());
+    tokio::select! {
+        output = &mut approving => panic!("it does not wait: {output:?}"),
+        looked = guard.accept() => drop(looked.unwrap()),
+    }
+    let host = PlayedHost::of(home);
+    let found = Answer::Session(SessionAnswer::Found {
+        session: SESSION.to_owned(),
+        questions: Vec::new(),
+    });
+    let found = format!("{}\n", json!(found));
+    let output = tokio::select! {
+        output = approving => output.unwrap(),
+        () = host.answer(&found) => panic!("the host answers for ever"),
+    };
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("has no such open question"), "{errors}");
+}
+
+#[tokio::test]
+async fn session_whose_codex_has_ended_is_missing() {
+    let home = Home::new("");
+    drop(guard_of_a_killed_host(&home));
+    let output = output(&home, &["approve", SESSION]).await;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("there is no session"), "{errors}");
 }
 
 /// As in a container that shares the home directory.
@@ -197,7 +293,7 @@ async fn host_of_a_newer_version_is_listed() {
 async fn host_removes_files_of_old_hosts_when_it_starts() {
     let home = Home::new("");
     let directory = home.state_home().join("codex-mcp/hosts");
-    let old = HostEndpoint::new(&home.state_home().join("codex-mcp"), KEY.to_owned());
+    let old = endpoint(&home);
     drop(old.take().unwrap().unwrap());
     fs::write(old.log(), "from long ago").unwrap();
     for file in fs::read_dir(&directory).unwrap() {

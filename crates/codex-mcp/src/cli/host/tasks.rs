@@ -1,6 +1,5 @@
 //! The tasks of a host, and the access of a host to the tasks of other hosts.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,23 +43,13 @@ async fn ask(endpoint: &HostEndpoint, request: &TaskRequest) -> Result<AskedHost
             Ok(AskedHost::Answered(answer))
         }
         None => {
-            let absent = is_absent(endpoint)
-                .await
-                .map_err(|error| error.to_string())?;
-            Ok(match absent {
+            let is_between = endpoint.is_between_hosts().await;
+            Ok(match is_between.map_err(|error| error.to_string())? {
                 true => AskedHost::Absent,
                 false => AskedHost::Gone,
             })
         }
     }
-}
-
-/// Whether the tasks of a host that does not listen may soon be available again: the host is
-/// starting or ending, or the next host can take over its app-servers.
-async fn is_absent(endpoint: &HostEndpoint) -> io::Result<bool> {
-    // The guards of a host that is ending refuse all other connections. The next host may take the
-    // endpoint while they are examined, so the endpoint is checked again after that.
-    Ok(endpoint.is_taken()? || endpoint.has_waiting_app_servers().await || endpoint.is_taken()?)
 }
 
 /// Answers another host about a task.

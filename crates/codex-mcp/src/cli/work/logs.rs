@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use common::output;
-use host_process::logic::handshake::{SessionAct, SessionAnswer, SessionEvent};
+use host_process::logic::handshake::{SessionAnswer, SessionEvent};
 use job_queue::question::NamedQuestion;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -159,7 +159,7 @@ impl LogReader<'_> {
         let mut list = Vec::new();
         loop {
             let from = self.numbers.next;
-            let answer = self.session.ask(SessionAct::Events { from }).await?;
+            let answer = self.session.events(from).await?;
             let SessionAnswer::Events {
                 events,
                 next,

@@ -51,8 +51,8 @@ or it cannot be reached.";
 
 const LOGS_CODES: &str = "\
 Each line begins with the time since the first event. With --follow, the events of a session are \
-shown until its turn ends; Ctrl-C ends the output, not the work. A session keeps at least its \
-last 1,000 events.
+shown until its turn ends, also by the next host process if one is killed; Ctrl-C ends the output, \
+not the work. A session keeps at least its last 1,000 events.
 
 Exit codes: 0 done; 3 there is no such work, or it cannot be reached; 130 after Ctrl-C.";
 

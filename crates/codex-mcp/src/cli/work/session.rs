@@ -8,7 +8,7 @@ use codex_engine::logic::events::{Event, ResponseMode};
 use codex_engine::logic::session::State;
 use codex_engine::{AppServers, Attachment, SessionHandle};
 use common::text::shell_word;
-use host_process::connect;
+use host_process::connect::{self, ConnectError};
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::{
     ANSWER_LIMIT, AttachAnswer, Door, MOST_QUESTIONS, SessionAct, SessionAnswer, SessionEvent,
@@ -17,8 +17,9 @@ use host_process::logic::handshake::{
 use job_queue::question::{NamedQuestion, StoredQuestion};
 use job_queue::service::{Response, decision_for};
 use serde_json::{Value, json};
+use supervise::adoptable::ADOPTION_WAIT;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Failure;
 use crate::cli::serve;
@@ -37,6 +38,9 @@ const IN_FULL: usize = ANSWER_LIMIT / 2;
 /// How long Codex may take to accept a text. It takes some milliseconds.
 const STEER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The pause before the next host is looked for again.
+const NEXT_HOST_PAUSE: Duration = Duration::from_millis(300);
+
 /// The advice for a session in which no turn runs.
 const NEXT_TURN: &str = "a message from its client or `codex-mcp top` begins the next turn";
 
@@ -49,10 +53,37 @@ pub(super) struct HostedSession {
 }
 
 impl HostedSession {
-    /// The session with this ID or ID prefix, on whichever host it is. A warning names each host
-    /// that does not answer.
+    /// The session with this ID or ID prefix, on whichever host it is. If none has it, and one was
+    /// killed, the next host is waited for. A warning names each host that does not answer.
     pub(super) async fn find(text: &str) -> Result<Self, Failure> {
-        let mut found = Vec::new();
+        let deadline = Instant::now() + ADOPTION_WAIT;
+        let (mut found, failures) = loop {
+            let (found, mut failures) = Self::look_up(text).await?;
+            let lost = failures.iter().position(ConnectError::is_of_lost_host);
+            match lost {
+                Some(_) if found.is_empty() && Instant::now() < deadline => {
+                    await_next_host().await?;
+                }
+                Some(lost) if found.is_empty() => return Err(failures.swap_remove(lost).into()),
+                _ => break (found, failures),
+            }
+        };
+        for error in failures {
+            complain("warning", &error.to_string());
+        }
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Err(Failure::NoSession(text.to_owned())),
+            (Some(only), true) => Ok(only),
+            (Some(last), false) => Err(Failure::Ambiguous {
+                prefix: text.to_owned(),
+                found: found.into_iter().chain([last]).map(|one| one.id).collect(),
+            }),
+        }
+    }
+
+    /// The sessions with this ID or ID prefix, and the errors of the hosts that do not answer.
+    async fn look_up(text: &str) -> Result<(Vec<Self>, Vec<ConnectError>), Failure> {
+        let (mut found, mut failures) = (Vec::new(), Vec::new());
         for endpoint in serve::all_endpoints()? {
             let request = SessionRequest {
                 session: text.to_owned(),
@@ -69,17 +100,10 @@ impl HostedSession {
                 }
                 Ok(SessionAnswer::Refused { why }) => return Err(Failure::Refused(why)),
                 Ok(_) => {}
-                Err(error) => complain("warning", &error.to_string()),
+                Err(error) => failures.push(error),
             }
         }
-        match (found.pop(), found.is_empty()) {
-            (None, _) => Err(Failure::NoSession(text.to_owned())),
-            (Some(only), true) => Ok(only),
-            (Some(last), false) => Err(Failure::Ambiguous {
-                prefix: text.to_owned(),
-                found: found.into_iter().chain([last]).map(|one| one.id).collect(),
-            }),
-        }
+        Ok((found, failures))
     }
 
     /// Its open questions.
@@ -177,6 +201,21 @@ impl HostedSession {
         self.accepted(connect::act(&self.endpoint, &self.request(act)).await?)
     }
 
+    /// Asks for a page of its events. If its host was killed, the next one is waited for.
+    pub(super) async fn events(&self, from: u64) -> Result<SessionAnswer, Failure> {
+        let deadline = Instant::now() + ADOPTION_WAIT;
+        loop {
+            match self.ask(SessionAct::Events { from }).await {
+                Err(Failure::Connect(error))
+                    if error.is_of_lost_host() && Instant::now() < deadline =>
+                {
+                    await_next_host().await?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// Asks the host how to open Codex's program on the session. The host stays as long as the
     /// returned connection is open.
     pub(super) async fn attach(&self) -> Result<(AttachAnswer, UnixStream), Failure> {
@@ -224,6 +263,14 @@ impl HostedSession {
             }),
         }
     }
+}
+
+/// Waits a moment for the next host. One for this environment is started: the sessions may have no
+/// client that would start it.
+async fn await_next_host() -> Result<(), Failure> {
+    serve::start_awaited_host().await?;
+    sleep(NEXT_HOST_PAUSE).await;
+    Ok(())
 }
 
 /// The answer of a host to a request about one of its sessions.

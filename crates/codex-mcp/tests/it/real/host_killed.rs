@@ -238,6 +238,8 @@ async fn turn_continues_with_the_next_host(release: &str) {
     let mut work = HostFixture::new(release, script).await;
     let session = work.client.start("work", json!({})).await;
     gate.reached(1).await;
+    let mut following = work.stage.program(&["logs", &session, "--follow"]);
+    let following = following.kill_on_drop(true).spawn().unwrap();
     let codex = work.codex();
     for _ in 0..3 {
         work.kill_host().await;
@@ -248,6 +250,10 @@ async fn turn_continues_with_the_next_host(release: &str) {
     let ended = work.wait_for(&session, "idle").await;
     assert_eq!(ended["result"]["output"], "done", "{ended:#}");
     assert_eq!(work.stage.model.request_count(), 1);
+    let followed = following.wait_with_output().await.unwrap();
+    assert!(followed.status.success(), "{followed:?}");
+    let followed = String::from_utf8(followed.stdout).unwrap();
+    assert!(followed.contains("  done\n"), "{followed}");
     work.assert_end_is_recorded(3).await;
     let log = said(work.stage.program(&["logs", &session])).await;
     let gap = "…  the events before the host process was killed are no longer known";
@@ -383,15 +389,7 @@ async fn question_is_answered_before_its_client_is_back(release: &str) {
     work.wait_for(&session, "waiting_approval").await;
     work.client.client.signal(testkit::Signal::SIGSTOP);
     work.kill_host().await;
-    wait_for("the next host", async || {
-        let mut approve = work.stage.program(&["approve", &session]);
-        let output = approve.kill_on_drop(true).output().await.unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        let is_done = output.status.success();
-        assert!(is_done || said.contains("there is no session"), "{said}");
-        is_done.then_some(())
-    })
-    .await;
+    said(work.stage.program(&["approve", &session])).await;
     work.client.client.signal(testkit::Signal::SIGCONT);
     let ended = work.wait_for(&session, "idle").await;
     assert_eq!(ended["result"]["output"], "done", "{ended:#}");
