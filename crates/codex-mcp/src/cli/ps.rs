@@ -24,7 +24,7 @@ use super::runtime::{self, unless_interrupted};
 use super::serve::HostEndpointError;
 use super::stored::{complain, partial_configuration};
 use super::table::{self, Cell, Cut, shown_directory};
-use super::work_list::{self, ASKING, Work, unfinished_jobs};
+use super::work_list::{self, ASKING, UnfinishedJobs, Work, unfinished_jobs};
 
 /// The longest step and the longest directory that are shown, in characters.
 const STEP: usize = 60;
@@ -58,7 +58,8 @@ pub(super) struct Args {
     /// Print one JSON object instead of a table: {"work": [{"id", "kind": session, job or run,
     /// "state", "created_at", "task", "doing", "tokens", "cost": {"amount", "currency"}, "directory",
     /// "thread_id"}]}, with "failures": the errors of hosts and of the job store whose work is missing
-    /// from it, if there are any.
+    /// from it, if there are any; and "more": the number of older jobs and runs that are not listed, if
+    /// there are any.
     #[arg(long)]
     json: bool,
 
@@ -141,6 +142,13 @@ struct Listing {
     /// The errors of the hosts, and of the job store, whose work is missing from `work`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<String>,
+    /// How many jobs and runs are not in `work`.
+    #[serde(skip_serializing_if = "is_zero")]
+    more: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Listing {
@@ -158,18 +166,23 @@ async fn gather(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Listing, Failu
     let mut failures = Vec::new();
     let silent = |error: ConnectError| failures.push(error.to_string());
     let mut work = work_list::sessions(&config.prices.prices(), silent).await?;
-    match stored_work(config, jobs).await {
-        Ok(stored) => work.extend(stored),
-        Err(error) => failures.push(error.to_string()),
-    }
+    let stored = stored_work(config, jobs).await.unwrap_or_else(|error| {
+        failures.push(error.to_string());
+        UnfinishedJobs::default()
+    });
+    work.extend(stored.work);
     work.sort_by_key(|one| Reverse(one.created_at));
-    Ok(Listing { work, failures })
+    Ok(Listing {
+        work,
+        failures,
+        more: stored.more,
+    })
 }
 
 /// The jobs and runs that wait or run.
-async fn stored_work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>, StoreError> {
+async fn stored_work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<UnfinishedJobs, StoreError> {
     if !JobStore::exists(&config.jobs.store)? {
-        return Ok(Vec::new());
+        return Ok(UnfinishedJobs::default());
     }
     let jobs = jobs.get_or_init(|| jobs::service(config));
     let list = async |filter: &JobFilter, most| jobs.list(filter, most).await;
@@ -177,7 +190,11 @@ async fn stored_work(config: &Config, jobs: &OnceCell<Jobs>) -> Result<Vec<Work>
 }
 
 fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
-    let Listing { work, failures } = listing;
+    let Listing {
+        work,
+        failures,
+        more,
+    } = listing;
     for failure in failures {
         complain("error", failure);
     }
@@ -186,18 +203,24 @@ fn print(listing: &Listing, args: &Args) -> Result<(), Failure> {
         (true, false) => output::json(&json!(listing))?,
         // There may be work where it cannot be listed.
         (false, _) if work.is_empty() && !failures.is_empty() => {}
-        (false, _) => print_table(work)?,
+        (false, _) => print_table(work, *more)?,
     }
     Ok(())
 }
 
-fn print_table(work: &[Work]) -> Result<(), Failure> {
+fn print_table(work: &[Work], more: u64) -> Result<(), Failure> {
     if work.is_empty() {
         return Ok(output::stdout_message(NOTHING)?);
     }
     let mut out = output::stdout();
     let now = SystemTime::now();
     table::write(HEADINGS, work.iter().map(|one| cells(one, now)), &mut out)?;
+    if more > 0 {
+        writeln!(
+            out,
+            "… and {more} more: `codex-mcp jobs list --status queued --limit 1000`"
+        )?;
+    }
     if work.iter().any(Work::is_asking) {
         writeln!(out, "\n{HOW_TO_ANSWER}")?;
     }

@@ -149,29 +149,51 @@ fn of_session(session: SessionSummary, prices: &Prices) -> Work {
     }
 }
 
+/// The jobs and runs that wait or run.
+#[derive(Debug, Default)]
+pub(super) struct UnfinishedJobs {
+    pub(super) work: Vec<Work>,
+    /// How many more there are, which are older.
+    pub(super) more: u64,
+}
+
 /// The jobs and runs that wait or run, as `list` lists them.
 pub(super) async fn unfinished_jobs(
     store: &JobStore,
     list: impl AsyncFn(&JobFilter, u32) -> Result<JobList, StoreError>,
-) -> Result<Vec<Work>, StoreError> {
+) -> Result<UnfinishedJobs, StoreError> {
+    let (jobs, more) = list_unfinished(list).await?;
     let mut work = Vec::new();
-    for state in [JobState::Running, JobState::Queued] {
+    for job in jobs {
+        work.push(of_job(store, job).await?);
+    }
+    Ok(UnfinishedJobs { work, more })
+}
+
+/// The jobs that wait or run, and the number of those that are not listed.
+async fn list_unfinished(
+    list: impl AsyncFn(&JobFilter, u32) -> Result<JobList, StoreError>,
+) -> Result<(Vec<JobSummary>, u64), StoreError> {
+    let (mut found, mut more): (Vec<JobSummary>, u64) = (Vec::new(), 0);
+    // In this order, a job that a worker takes in between is in both lists, and not in neither.
+    for state in [JobState::Queued, JobState::Running] {
         let filter = JobFilter {
             status: Some(state),
             ..JobFilter::default()
         };
-        for job in list(&filter, MOST_JOBS).await?.jobs {
-            work.push(of_job(store, job).await?);
-        }
+        let JobList { jobs, total } = list(&filter, MOST_JOBS).await?;
+        more += total.saturating_sub(MOST_JOBS.into());
+        found.retain(|earlier| jobs.iter().all(|job| job.id != earlier.id));
+        found.extend(jobs);
     }
-    Ok(work)
+    Ok((found, more))
 }
 
 /// The jobs and runs that wait or run, without any effect: no worker is started, and no file is
 /// written. A missing store has no jobs.
-pub(super) async fn inspect_jobs(config: &Config) -> Result<Vec<Work>, StoreError> {
+pub(super) async fn inspect_jobs(config: &Config) -> Result<UnfinishedJobs, StoreError> {
     if !JobStore::exists(&config.jobs.store)? {
-        return Ok(Vec::new());
+        return Ok(UnfinishedJobs::default());
     }
     let store = inspect_store(config).await?;
     unfinished_jobs(&store, async |filter, most| store.list(filter, most).await).await
@@ -221,9 +243,12 @@ async fn step(store: &JobStore, job: &JobId) -> Result<Option<Doing>, StoreError
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::time::Duration;
 
     use host_process::logic::handshake::StepSummary;
+    use job_queue::logic::Cancellation;
+    use job_queue::store::{Owner, Ownership};
     use serde_json::json;
 
     use super::*;
@@ -261,5 +286,62 @@ mod tests {
         assert_ne!(doing(&earlier), doing(&later));
         assert_eq!(earlier, later);
         assert_ne!(later, running("running cargo build", 7200));
+    }
+
+    fn job(number: u128, state: JobState) -> JobSummary {
+        JobSummary {
+            id: JobId::from_random(number),
+            state,
+            tool_name: RUN_TOOL.to_owned(),
+            task_name: "a run".to_owned(),
+            cwd: "/repo".to_owned(),
+            created_at: SystemTime::UNIX_EPOCH,
+            started_at: None,
+            completed_at: None,
+            session_id: None,
+            error: None,
+            cancellation: Cancellation::NotRequested,
+            wait: None,
+            owner: Owner {
+                name: None,
+                role: None,
+                ownership: Ownership::Ours,
+            },
+        }
+    }
+
+    /// The jobs in the state of a filter.
+    fn list_of(jobs: &[JobSummary], filter: &JobFilter, most: u32) -> JobList {
+        let matching = jobs.iter().filter(|job| Some(job.state) == filter.status);
+        JobList {
+            jobs: matching.clone().take(most as usize).cloned().collect(),
+            total: matching.count() as u64,
+        }
+    }
+
+    /// A worker takes it after the first list.
+    #[tokio::test]
+    async fn job_that_is_taken_between_two_lists_is_listed_once() {
+        let state = Cell::new(JobState::Queued);
+        let list = async |filter: &JobFilter, most: u32| {
+            Ok::<_, StoreError>(list_of(
+                &[job(7, state.replace(JobState::Running))],
+                filter,
+                most,
+            ))
+        };
+        let (jobs, more) = list_unfinished(list).await.unwrap();
+        assert_eq!((jobs, more), (vec![job(7, JobState::Running)], 0));
+    }
+
+    #[tokio::test]
+    async fn jobs_beyond_the_limit_are_counted() {
+        let most = u128::from(MOST_JOBS);
+        let queued = (0..=most).map(|number| job(number, JobState::Queued));
+        let all: Vec<_> = queued.chain([job(most + 1, JobState::Running)]).collect();
+        let list =
+            async |filter: &JobFilter, most: u32| Ok::<_, StoreError>(list_of(&all, filter, most));
+        let (jobs, more) = list_unfinished(list).await.unwrap();
+        assert_eq!((jobs.len(), more), (MOST_JOBS as usize + 1, 1));
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn work(choice: JobChoice) -> Vec<Candidate> {
             .await
             .unwrap_or_default();
         if choice != JobChoice::Sessions {
-            work.extend(work_list::inspect_jobs(config).await.unwrap_or_default());
+            let jobs = work_list::inspect_jobs(config).await.unwrap_or_default();
+            work.extend(jobs.work);
         }
         let mut found = chosen(work, choice);
         found.extend(ended_jobs(config, choice).await);
@@ -40,8 +41,8 @@ pub(super) fn work(choice: JobChoice) -> Vec<Candidate> {
 /// Jobs and runs of a store; `None` stands for the configured store.
 pub(super) fn jobs(choice: JobChoice, store: Option<Location>) -> Vec<Candidate> {
     with_config(store, async |config| {
-        let work = work_list::inspect_jobs(config).await.unwrap_or_default();
-        let mut found = chosen(work, choice);
+        let jobs = work_list::inspect_jobs(config).await.unwrap_or_default();
+        let mut found = chosen(jobs.work, choice);
         found.extend(ended_jobs(config, choice).await);
         found
     })

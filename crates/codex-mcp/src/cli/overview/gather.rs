@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::state::{State, WorkState};
 use crate::cli::setup::clients_set_up;
-use crate::cli::work_list::{self, Work};
+use crate::cli::work_list;
 use crate::doctor::brief::{CodexState, brief};
 use crate::installation::Installation;
 
@@ -35,13 +35,13 @@ pub(super) async fn gather(config: Result<Config, ConfigError>) -> State {
 
 async fn work(config: &Config) -> WorkState {
     match timeout(WORK_LIMIT, find_work(config)).await {
-        Ok(Ok(work)) => WorkState::Known(work),
+        Ok(Ok(known)) => known,
         Ok(Err(why)) => WorkState::Unknown(why),
         Err(_) => WorkState::Unknown("a host process or the job store does not answer".to_owned()),
     }
 }
 
-async fn find_work(config: &Config) -> Result<Vec<Work>, String> {
+async fn find_work(config: &Config) -> Result<WorkState, String> {
     let mut silent = None;
     let sessions = work_list::sessions(&config.prices.prices(), |error| silent = Some(error)).await;
     let mut work = sessions.map_err(|error| error.to_string())?;
@@ -49,6 +49,10 @@ async fn find_work(config: &Config) -> Result<Vec<Work>, String> {
         return Err(error.to_string());
     }
     let jobs = work_list::inspect_jobs(config).await;
-    work.extend(jobs.map_err(|error| error.to_string())?);
-    Ok(work)
+    let jobs = jobs.map_err(|error| error.to_string())?;
+    work.extend(jobs.work);
+    Ok(WorkState::Known {
+        work,
+        more_jobs: jobs.more,
+    })
 }

@@ -24,7 +24,11 @@ pub(super) struct State {
 /// The work under way.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum WorkState {
-    Known(Vec<Work>),
+    Known {
+        work: Vec<Work>,
+        /// How many jobs and runs are not in `work`.
+        more_jobs: u64,
+    },
     /// It cannot be determined, for this reason.
     Unknown(String),
 }
@@ -137,12 +141,12 @@ fn clients_line(clients: &[&str]) -> Line {
 
 fn work_line(work: &WorkState) -> Line {
     const WORK: &str = "Work";
-    let work = match work {
+    let (work, more_jobs) = match work {
         WorkState::Unknown(why) => {
             let text = format!("unknown: {}", reason(why));
             return Line::new(WORK, Tone::Attention, text);
         }
-        WorkState::Known(work) => work,
+        WorkState::Known { work, more_jobs } => (work, *more_jobs),
     };
     let of_kind = |kind| work.iter().filter(|one| one.kind == kind).count();
     let kinds = [
@@ -155,6 +159,7 @@ fn work_line(work: &WorkState) -> Line {
         .map(|(kind, name)| (of_kind(kind), name))
         .filter(|(count, _)| *count > 0)
         .map(|(count, name)| counted(count, name))
+        .chain((more_jobs > 0).then(|| format!("{more_jobs} more jobs or runs")))
         .collect();
     match (counted.is_empty(), asking(work).count()) {
         (true, _) => Line::new(WORK, Tone::Plain, "none under way"),
@@ -186,7 +191,7 @@ pub(super) fn next(state: &State) -> Next {
         purpose,
     };
     let work = match &state.work {
-        WorkState::Known(work) => work.as_slice(),
+        WorkState::Known { work, .. } => work.as_slice(),
         WorkState::Unknown(_) => &[],
     };
     match asking(work).collect::<Vec<_>>().as_slice() {

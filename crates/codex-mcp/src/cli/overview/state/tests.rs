@@ -8,7 +8,7 @@ fn state() -> State {
         version: "0.1.0 (1d66ea9b, npm)".to_owned(),
         codex: found(LoginState::Usable("Logged in using ChatGPT".to_owned())),
         clients: None,
-        work: WorkState::Known(Vec::new()),
+        work: known(Vec::new()),
     }
 }
 
@@ -44,11 +44,15 @@ fn several() -> Vec<Work> {
     ]
 }
 
+fn known(work: Vec<Work>) -> WorkState {
+    WorkState::Known { work, more_jobs: 0 }
+}
+
 fn asking(mut work: Vec<Work>, which: &[usize]) -> WorkState {
     for index in which {
         work[*index].state = ASKING.to_owned();
     }
-    WorkState::Known(work)
+    known(work)
 }
 
 fn text(state: &State, room: Option<usize>) -> String {
@@ -83,12 +87,22 @@ fn busy_machine_shows_clients_and_work() {
 }
 
 #[test]
+fn jobs_that_are_not_listed_are_counted() {
+    let work = WorkState::Known {
+        work: several(),
+        more_jobs: 300,
+    };
+    let line = work_line(&work);
+    assert_eq!(line.text, "2 sessions, 1 run, 1 job, 300 more jobs or runs");
+}
+
+#[test]
 fn next_command_fits_the_state() {
     let clients = |names: &[&'static str]| Some(names.to_vec());
     let missing = found(LoginState::Missing("codex login".to_owned()));
     let unclear = found(LoginState::Unclear("KEY is not set".to_owned()));
     let unusable = CodexState::Unusable("/bin/true is not Codex".to_owned());
-    let busy = WorkState::Known(several());
+    let busy = known(several());
     let cases = [
         (state(), "codex-mcp demo"),
         (
@@ -189,7 +203,7 @@ fn every_state_fits_a_small_terminal() {
         found(LoginState::Unclear(long.clone())),
     ];
     let works = [
-        WorkState::Known(Vec::new()),
+        known(Vec::new()),
         WorkState::Unknown(long.clone()),
         asking(several(), &[0, 1]),
     ];
