@@ -47,8 +47,11 @@ pub(crate) fn built_tests(workspace: &Workspace) -> anyhow::Result<Option<Tool>>
     Ok(Some(run))
 }
 
-/// The tests that are also run with a host process, by the beginnings of their names.
-const WITH_HOST: [&str; 9] = [
+/// The tests that are also run with a host process, by the beginnings of their names: those that are
+/// about what a host does in another way. It reads the settings of a client in the client's
+/// directory, and its clients share identities, notifiers and Codex.
+const WITH_HOST: [&str; 18] = [
+    "real::alerts::on_the_newest::waiting_or_stalled_session_is_reported_once",
     "real::approvals::on_the_newest",
     "real::calls::",
     "real::classic::on_the_newest",
@@ -58,6 +61,15 @@ const WITH_HOST: [&str; 9] = [
     "real::sessions::approvals::on_the_newest",
     "real::sessions::results::on_the_newest",
     "real::sessions::threads::on_the_newest",
+    "real::settings::on_the_newest",
+    "real::team::threads::on_the_newest",
+    // Another one of these kills the Codex that it finds below its server.
+    "real::thread_tools::on_the_newest::concurrent_tool_calls_get_their_own_answers",
+    "real::thread_tools::on_the_newest::mail_of_a_member_chosen_by_a_repository_asks_first",
+    "real::thread_tools::on_the_newest::switched_off_tools_refuse_calls",
+    "real::thread_tools::on_the_newest::thread_begun_without_tools_warns_once",
+    "real::thread_tools::on_the_newest::turn_is_interrupted_while_a_call_waits",
+    "real::thread_tools::on_the_newest::wrong_arguments_are_reported_to_the_model",
 ];
 
 /// Those of `tests` that are also run with a host process, and with one.
