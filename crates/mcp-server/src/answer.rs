@@ -117,7 +117,7 @@ impl ToolError {
     pub fn into_plain_result(self) -> CallToolResult {
         let mut details = Map::new();
         details.insert("error".to_owned(), self.object(ErrorNames::Own));
-        failed(vec![self.text()], details, TextCopy::Yes)
+        failed(vec![self.text()], details)
     }
 
     /// The same result with further members.
@@ -127,7 +127,7 @@ impl ToolError {
             _ => Map::new(),
         };
         details.insert("error".to_owned(), self.object(ErrorNames::Own));
-        failed(vec![self.text()], details, TextCopy::Yes)
+        failed(vec![self.text()], details)
     }
 
     /// The result for tools of the npm package @leo000001/codex-mcp, which return errors as a
@@ -135,10 +135,11 @@ impl ToolError {
     pub(super) fn into_sessions_result(self) -> CallToolResult {
         let mut details = Map::new();
         details.insert("error".to_owned(), self.object(ErrorNames::Sessions));
-        failed(
+        details.insert("isError".to_owned(), true.into());
+        result(
             vec![self.text_in(ErrorNames::Sessions)],
             details,
-            TextCopy::No,
+            Some(true),
         )
     }
 
@@ -151,7 +152,7 @@ impl ToolError {
                 self.partial()
             ));
         }
-        let mut result = failed(text, self.details(), TextCopy::Yes);
+        let mut result = failed(text, self.details());
         if let Some(Value::Object(structured)) = &mut result.structured_content {
             structured.insert("content".to_owned(), self.partial().into());
         }
@@ -159,24 +160,12 @@ impl ToolError {
     }
 }
 
-/// Whether the last text repeats the object of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TextCopy {
-    Yes,
-    No,
-}
-
-/// The result of a call that failed, in all tools:
+/// The result of a call that failed:
 /// `{error: {code, message, hint, retryable}, isError: true}`, and the other members of `details`.
-fn failed(
-    mut text: Vec<String>,
-    mut details: Map<String, Value>,
-    repeated: TextCopy,
-) -> CallToolResult {
+/// The last text repeats this object.
+fn failed(mut text: Vec<String>, mut details: Map<String, Value>) -> CallToolResult {
     details.insert("isError".to_owned(), true.into());
-    if repeated == TextCopy::Yes {
-        text.push(Value::Object(details.clone()).to_string());
-    }
+    text.push(Value::Object(details.clone()).to_string());
     result(text, details, Some(true))
 }
 

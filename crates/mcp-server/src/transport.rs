@@ -61,7 +61,7 @@ pub struct LineTransport<R, W> {
     /// The tasks that subscriptions name, if the service has tasks.
     task_subscriptions: Option<TaskSubscriptions>,
     service: Service,
-    input: Input,
+    has_input_ended: bool,
     /// Cancelled at the end of the input, and when the server ends.
     closing: CancellationToken,
 }
@@ -116,12 +116,6 @@ enum Service {
     Begun,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
-    Open,
-    Ended,
-}
-
 impl<R, W> LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
@@ -143,7 +137,7 @@ where
             deliveries: Deliveries::default(),
             task_subscriptions: None,
             service: Service::Awaited,
-            input: Input::Open,
+            has_input_ended: false,
             closing,
         }
     }
@@ -250,7 +244,7 @@ where
             Err(error) => tracing::error!("reading from the client failed: {error}"),
         }
         self.decoder.end_line();
-        self.input = Input::Ended;
+        self.has_input_ended = true;
     }
 }
 
@@ -309,11 +303,11 @@ where
                 return Some(message);
             }
             let more = async {
-                match (&self.refusing, self.input) {
-                    (Some(_), _) => self.refused().await,
-                    (None, _) if self.unwritten.are_too_many() => self.unwritten.fewer().await,
-                    (None, Input::Open) => self.read().await,
-                    (None, Input::Ended) => self.closing.cancel(),
+                match &self.refusing {
+                    Some(_) => self.refused().await,
+                    None if self.unwritten.are_too_many() => self.unwritten.fewer().await,
+                    None if self.has_input_ended => self.closing.cancel(),
+                    None => self.read().await,
                 }
             };
             tokio::select! {

@@ -164,7 +164,7 @@ async fn look_at_file(
             let version = row.number("data_version")?;
             if version != seen {
                 seen = version;
-                written.seen = Visibility::Yes;
+                written.is_seen = true;
                 changes.send_modify(|count| *count = count.wrapping_add(1));
                 sleep(REST).await;
             }
@@ -182,21 +182,15 @@ async fn look_at_file(
 /// The last write to a file.
 struct LastWrite {
     at: Instant,
-    seen: Visibility,
-}
-
-/// Whether a change was seen since a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Visibility {
-    No,
-    Yes,
+    /// Whether a change was seen since the write.
+    is_seen: bool,
 }
 
 impl LastWrite {
     fn now() -> Self {
         Self {
             at: Instant::now(),
-            seen: Visibility::No,
+            is_seen: false,
         }
     }
 
@@ -206,8 +200,8 @@ impl LastWrite {
     }
 
     fn next_look(&self) -> Duration {
-        match self.seen {
-            Visibility::No if self.at.elapsed() < LOOK => SOON,
+        match self.is_seen {
+            false if self.at.elapsed() < LOOK => SOON,
             _ => LOOK,
         }
     }

@@ -65,13 +65,6 @@ struct PendingWrites {
     dropped: u64,
 }
 
-/// Whether more events may come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    Open,
-    Closed,
-}
-
 /// The next write to the store.
 #[derive(Debug, PartialEq, Eq)]
 enum NextWrite {
@@ -142,7 +135,10 @@ impl Journal {
     /// Writes until the journal is closed and empty, or the worker no longer has the job.
     pub(super) async fn write(&self, worker: &Worker, claim: &Claim, cancel: &CancelHandle) {
         while cancel.why() != Some(CancelReason::Lost) {
-            let next = self.pending.borrow_mut().next_write(self.extent());
+            let next = self
+                .pending
+                .borrow_mut()
+                .next_write(self.closed.is_cancelled());
             let written = match next {
                 NextWrite::Session(session) => note(worker, claim, &session, cancel).await,
                 NextWrite::Events(events) => {
@@ -207,13 +203,6 @@ impl Journal {
         let last = worker.store_health.retry(last).await?;
         Ok(last.saturating_add(1))
     }
-
-    fn extent(&self) -> Extent {
-        match self.closed.is_cancelled() {
-            true => Extent::Closed,
-            false => Extent::Open,
-        }
-    }
 }
 
 async fn note(
@@ -257,15 +246,15 @@ impl PendingWrites {
         self.dropped = self.dropped.saturating_add(number);
     }
 
-    fn next_write(&mut self, extent: Extent) -> NextWrite {
+    fn next_write(&mut self, is_closed: bool) -> NextWrite {
         if let Some(session) = self.session.take() {
             return NextWrite::Session(session);
         }
         let events = self.batch();
-        match (events.is_empty(), extent) {
+        match (events.is_empty(), is_closed) {
             (false, _) => NextWrite::Events(events),
-            (true, Extent::Open) => NextWrite::Wait,
-            (true, Extent::Closed) => match std::mem::take(&mut self.dropped) {
+            (true, false) => NextWrite::Wait,
+            (true, true) => match std::mem::take(&mut self.dropped) {
                 0 => NextWrite::Last,
                 number => NextWrite::Dropped(number),
             },
@@ -321,6 +310,8 @@ mod tests {
     use super::*;
     use crate::logic::WaitHistory;
     use crate::store::{ClaimedJob, JobStore, NewJob, Request, new_worker_id};
+
+    const CLOSED: bool = true;
 
     fn thread() -> ThreadId {
         ThreadId::parse("01a200a4-af16-7971-bdb2-fa12438e61e4").unwrap()
@@ -425,19 +416,16 @@ mod tests {
     #[test]
     fn queued_events_are_written_in_batches() {
         let mut pending = PendingWrites::default();
-        assert_eq!(pending.next_write(Extent::Open), NextWrite::Wait);
+        assert_eq!(pending.next_write(!CLOSED), NextWrite::Wait);
         for _ in 0..BATCH + 1 {
             said(&mut pending, 10);
         }
         let session = thread();
         pending.session = Some(session.clone());
-        assert_eq!(
-            pending.next_write(Extent::Closed),
-            NextWrite::Session(session)
-        );
-        assert_eq!(sizes(pending.next_write(Extent::Closed)).len(), BATCH);
-        assert_eq!(sizes(pending.next_write(Extent::Closed)).len(), 1);
-        assert_eq!(pending.next_write(Extent::Closed), NextWrite::Last);
+        assert_eq!(pending.next_write(CLOSED), NextWrite::Session(session));
+        assert_eq!(sizes(pending.next_write(CLOSED)).len(), BATCH);
+        assert_eq!(sizes(pending.next_write(CLOSED)).len(), 1);
+        assert_eq!(pending.next_write(CLOSED), NextWrite::Last);
         assert_eq!(pending.size, 0);
     }
 
@@ -447,16 +435,16 @@ mod tests {
         said(&mut pending, LONGEST_TEXT + 1);
         said(&mut pending, LONGEST_TEXT);
         said(&mut pending, 1);
-        assert_eq!(sizes(pending.next_write(Extent::Closed)), [LONGEST_TEXT]);
+        assert_eq!(sizes(pending.next_write(CLOSED)), [LONGEST_TEXT]);
         while pending.dropped == 2 {
             said(&mut pending, 1 << 20);
         }
         assert_eq!(pending.events.len(), 7);
         for _ in 0..7 {
-            assert_eq!(sizes(pending.next_write(Extent::Closed)), [1 << 20]);
+            assert_eq!(sizes(pending.next_write(CLOSED)), [1 << 20]);
         }
-        assert_eq!(pending.next_write(Extent::Closed), NextWrite::Dropped(3));
-        assert_eq!(pending.next_write(Extent::Closed), NextWrite::Last);
+        assert_eq!(pending.next_write(CLOSED), NextWrite::Dropped(3));
+        assert_eq!(pending.next_write(CLOSED), NextWrite::Last);
     }
 
     #[test]

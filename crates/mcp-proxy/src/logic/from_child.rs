@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::calls::{CallInfo, FinishedCall, TurnRef};
 use super::deadlines::Expiry;
 use super::{
-    Answer, CallOutcome, CancelledParams, Child, ELICITATION, Effect, ElicitationSupport, Failure,
-    Note, OUT_OF_STEP_LIMIT, PendingQuestion, QUESTION_LIMIT, Router, Service, ToolList,
-    cancellation, initialize_id, splice, summaries,
+    Answer, CallOutcome, CancelledParams, Child, ELICITATION, Effect, Failure, Note,
+    OUT_OF_STEP_LIMIT, PendingQuestion, QUESTION_LIMIT, Router, Service, ToolList, cancellation,
+    initialize_id, splice, summaries,
 };
 
 #[derive(Deserialize)]
@@ -442,7 +442,7 @@ impl Router {
             return vec![Effect::ToChild(splice::declined(id, self.refusal()))];
         }
         let params: Value = serde_json::from_str(params).unwrap_or_default();
-        if self.elicitation == ElicitationSupport::No || self.questions.len() >= QUESTION_LIMIT {
+        if !self.supports_forms || self.questions.len() >= QUESTION_LIMIT {
             return self.decline_unasked(id, call, params);
         }
         // A child that uses an ID again does not need the first answer.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::calls::CallInfo;
 use super::deadlines::Expiry;
 use super::{
-    Answer, CallOutcome, CancelledParams, Child, ChildQueue, Effect, ElicitationSupport, Failure,
-    Handshake, Note, OPEN_LIMIT, OWN_ID, OwnCall, PendingRequest, Router, splice,
+    Answer, CallOutcome, CancelledParams, Child, ChildQueue, Effect, Failure, Handshake, Note,
+    OPEN_LIMIT, OWN_ID, OwnCall, PendingRequest, Router, splice,
 };
 
 /// The versions of MCP that begin with `initialize`, oldest first.
@@ -189,7 +189,7 @@ impl Router {
             protocol_version: wanted,
             capabilities,
         } = serde_json::from_str(params).unwrap_or_default();
-        self.elicitation = elicitation_support(&capabilities);
+        self.supports_forms = supports_forms(&capabilities);
         let version = VERSIONS.into_iter().find(|version| *version == wanted);
         let result = json!({
             "protocolVersion": version.unwrap_or(LATEST),
@@ -376,13 +376,10 @@ impl Router {
 
 /// Whether the client can show a form to its user. A client that names no kind of elicitation
 /// supports forms (MCP 2025-11-25).
-fn elicitation_support(capabilities: &Value) -> ElicitationSupport {
+fn supports_forms(capabilities: &Value) -> bool {
     match capabilities.get("elicitation") {
-        Some(Value::Null) | None => ElicitationSupport::No,
-        Some(kinds) if kinds.get("form").is_some() || kinds.get("url").is_none() => {
-            ElicitationSupport::Yes
-        }
-        _ => ElicitationSupport::No,
+        Some(Value::Null) | None => false,
+        Some(kinds) => kinds.get("form").is_some() || kinds.get("url").is_none(),
     }
 }
 

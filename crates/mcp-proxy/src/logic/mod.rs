@@ -57,14 +57,6 @@ const OPEN_LIMIT: usize = 100_000;
 /// The most questions of the child that may be open at once.
 const QUESTION_LIMIT: usize = 1000;
 
-/// Whether the client can ask its user a question.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum ElicitationSupport {
-    Yes,
-    #[default]
-    No,
-}
-
 /// Whether `initialize` was sent to the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handshake {
@@ -126,7 +118,8 @@ pub struct Router {
     config: RouterConfig,
     child: Child,
     handshake: Handshake,
-    elicitation: ElicitationSupport,
+    /// Whether the client can show a form to its user.
+    supports_forms: bool,
     tool_list: ToolList,
     service: Service,
     calls: Calls,
@@ -159,7 +152,7 @@ impl Router {
             config,
             child: Child::Starting,
             handshake: Handshake::Pending,
-            elicitation: ElicitationSupport::No,
+            supports_forms: false,
             tool_list: ToolList::Actual,
             service: Service::Open,
             calls: Calls::default(),

@@ -29,18 +29,18 @@ pub(super) struct CriteriaObject {
     commits: Values,
     #[serde(skip_serializing_if = "Values::is_empty")]
     branch: Values,
-    #[serde(skip_serializing_if = "Flag::is_off")]
-    pushed: Flag,
-    #[serde(skip_serializing_if = "Flag::is_off")]
-    pr: Flag,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pushed: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pr: bool,
     #[serde(skip_serializing_if = "Values::is_empty")]
     issue_comment: Values,
-    #[serde(skip_serializing_if = "Flag::is_off")]
-    clean: Flag,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    clean: bool,
     #[serde(skip_serializing_if = "Values::is_empty")]
     command: Values,
-    #[serde(skip_serializing_if = "Flag::is_off")]
-    review: Flag,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    review: bool,
     #[serde(skip_serializing_if = "Values::is_empty")]
     diff_within: Values,
 }
@@ -83,33 +83,6 @@ enum Values {
 enum Value {
     Text(String),
     Number(u64),
-}
-
-/// Whether a criterion without a value is set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "bool", into = "bool")]
-enum Flag {
-    #[default]
-    Off,
-    On,
-}
-
-impl Flag {
-    fn is_off(&self) -> bool {
-        *self == Self::Off
-    }
-}
-
-impl From<bool> for Flag {
-    fn from(is_on: bool) -> Self {
-        if is_on { Self::On } else { Self::Off }
-    }
-}
-
-impl From<Flag> for bool {
-    fn from(is_on: Flag) -> Self {
-        is_on == Flag::On
-    }
 }
 
 impl Default for Values {
@@ -176,7 +149,7 @@ impl TryFrom<CriteriaObject> for Criteria {
             (object.clean, Criterion::Clean),
             (object.review, Criterion::Review),
         ] {
-            criteria.extend((is_on == Flag::On).then_some(criterion));
+            criteria.extend(is_on.then_some(criterion));
         }
         Ok(Self::new(criteria)?)
     }
@@ -192,12 +165,12 @@ impl From<Criteria> for CriteriaObject {
                 Criterion::Files(_) => object.files.add(value.to_owned()),
                 Criterion::Commits { .. } => object.commits.add(value.to_owned()),
                 Criterion::Branch(_) => object.branch.add(value.to_owned()),
-                Criterion::Pushed => object.pushed = Flag::On,
-                Criterion::PullRequest => object.pr = Flag::On,
+                Criterion::Pushed => object.pushed = true,
+                Criterion::PullRequest => object.pr = true,
                 Criterion::IssueComment(_) => object.issue_comment.add(value.to_owned()),
-                Criterion::Clean => object.clean = Flag::On,
+                Criterion::Clean => object.clean = true,
                 Criterion::Command(_) => object.command.add(value.to_owned()),
-                Criterion::Review => object.review = Flag::On,
+                Criterion::Review => object.review = true,
                 Criterion::DiffWithin(paths) => {
                     for path in paths {
                         object.diff_within.add(path.to_string());
