@@ -1,5 +1,6 @@
 //! The part of `cargo metadata` that the checks read. Format 1, as described at
-//! <https://doc.rust-lang.org/cargo/commands/cargo-metadata.html>.
+//! <https://doc.rust-lang.org/cargo/commands/cargo-metadata.html>. The crate `cargo_metadata` has
+//! types for all of it; these few fields need no further dependency.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

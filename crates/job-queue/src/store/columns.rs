@@ -1,4 +1,5 @@
 //! The columns of the table of jobs, in groups that are read or written together.
+//! `docs/decisions/0008-job-request-columns.md` says why a request has columns.
 
 use std::sync::LazyLock;
 

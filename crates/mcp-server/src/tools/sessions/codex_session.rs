@@ -55,7 +55,8 @@ enum Action {
     EndTerminals,
 }
 
-/// The parameters of all actions; [`Request`] has those of one.
+/// The parameters of all actions; [`Request`] has those of one. The schema is one flat object, as
+/// not all clients understand `oneOf`, and shared parameters would be repeated in their context.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
