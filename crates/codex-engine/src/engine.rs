@@ -485,7 +485,8 @@ mod tests {
         }
         assert_eq!(
             named("sess_abc").unwrap_err(),
-            "several sessions begin with sess_abc: sess_abc1, sess_abc2; give more of the id"
+            "several sessions begin with sess_abc: sess_abc1, sess_abc2; give more characters of \
+             the ID"
         );
     }
 }

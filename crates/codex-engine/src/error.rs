@@ -100,7 +100,7 @@ pub enum EngineError {
     )]
     SessionLost(SessionId),
     /// Several sessions match an ID prefix.
-    #[error("several sessions begin with {prefix}: {known}; give more of the id")]
+    #[error("several sessions begin with {prefix}: {known}; give more characters of the ID")]
     AmbiguousSession {
         /// The prefix.
         prefix: String,

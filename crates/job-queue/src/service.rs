@@ -59,7 +59,7 @@ pub enum JobsError {
     #[error("Job not found: {0}")]
     NotFound(String),
     /// Several jobs have this ID prefix.
-    #[error("several jobs begin with {prefix}; give more of the id:\n{known}")]
+    #[error("several jobs begin with {prefix}; give more characters of the ID:\n{known}")]
     Ambiguous {
         /// The prefix.
         prefix: JobPrefix,

@@ -72,7 +72,7 @@ pub enum ThreadPrefixError {
         sessions: PathBuf,
     },
     /// Several threads begin with it.
-    #[error("several threads begin with {prefix}; give more of the id:\n{known}")]
+    #[error("several threads begin with {prefix}; give more characters of the ID:\n{known}")]
     Ambiguous {
         /// The prefix.
         prefix: String,

@@ -68,7 +68,7 @@ fn job_explanation(storage: &StorageSettings, thread: &ThreadName) -> Option<Str
         (None, []) => return None,
         (None, _) => {
             return Some(format!(
-                "several threads of jobs begin with {thread}; give more of the id"
+                "several threads of jobs begin with {thread}; give more characters of the ID"
             ));
         }
     };

@@ -10,7 +10,7 @@ const PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// The error of a malformed ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an id: it has the form of a UUID, 8-4-4-4-12 hexadecimal digits")]
+#[error("{0:?} is not an ID: an ID has the form of a UUID, 8-4-4-4-12 hexadecimal digits")]
 pub struct BadId(pub String);
 
 fn check(text: &str) -> Result<String, BadId> {

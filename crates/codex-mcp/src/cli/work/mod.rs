@@ -180,7 +180,10 @@ pub(super) enum Failure {
          `codex-mcp threads` also the threads of those that have ended"
     )]
     NoSession(String),
-    #[error("several sessions begin with {prefix}: {}; give more of the ID", found.join(", "))]
+    #[error(
+        "several sessions begin with {prefix}: {}; give more characters of the ID",
+        found.join(", ")
+    )]
     Ambiguous { prefix: String, found: Vec<String> },
     #[error(
         "session {0} has no such open question: it was answered, it timed out, Codex has asked \
