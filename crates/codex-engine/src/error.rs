@@ -167,7 +167,7 @@ pub enum EngineError {
     #[error(transparent)]
     OutOfBounds(#[from] ApprovalOutOfBounds),
     /// The working directory does not exist.
-    #[error("the working directory {} is not there, or not a directory", .0.display())]
+    #[error("the working directory {} does not exist, or is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// Only Codex knows the working directory of the thread.
     #[error(

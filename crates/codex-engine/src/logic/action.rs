@@ -152,7 +152,7 @@ pub enum WrongDecision {
     #[error("the rule has to be one of proposedNetworkPolicyAmendments")]
     OtherNetworkRule,
     /// The question expects content, not an approval.
-    #[error("this question wants an answer to each of its fields; decline it to go on without")]
+    #[error("answer each field of this question, or decline it")]
     WantsContent,
     /// The answer names an unknown question.
     #[error("there is no question {id:?}; there are {}", .known.join(", "))]
@@ -169,7 +169,7 @@ pub enum WrongDecision {
         id: String,
     },
     /// The question expects an approval or a refusal, not content.
-    #[error("this question wants a decision, not a form")]
+    #[error("this question takes a decision, not a form")]
     WantsDecision,
 }
 

@@ -82,19 +82,19 @@ pub struct FieldOption {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongValue {
     /// It must have a value.
-    #[error("it wants an answer")]
+    #[error("an answer is required")]
     Missing,
     /// A number is wanted.
-    #[error("it wants a number")]
+    #[error("must be a number")]
     NotANumber,
     /// A whole number is wanted.
-    #[error("it wants a whole number")]
+    #[error("must be a whole number")]
     NotAnInteger,
     /// A boolean is wanted.
-    #[error("it wants true or false")]
+    #[error("must be true or false")]
     NotABoolean,
     /// One of the options is wanted.
-    #[error("it wants one of: {}", one_line(&.0.join(", "), LABEL))]
+    #[error("must be one of: {}", one_line(&.0.join(", "), LABEL))]
     NotAnOption(Vec<String>),
     /// The form has no such field.
     #[error("there is no such field")]

@@ -586,8 +586,7 @@ mod tests {
             assert_eq!(decision_for("q", &count, response).unwrap(), seven);
         }
         let refused = refused(&count, Response::Text("many".to_owned()));
-        let expected =
-            r#"question q: the answer for "count" does not fit: it wants a whole number"#;
+        let expected = r#"question q: the answer for "count" does not fit: must be a whole number"#;
         assert_eq!(refused, expected);
         let empty = Response::Words(words(""));
         let nothing = Decision::Submit(Map::new());

@@ -202,7 +202,7 @@ fn fields_left_empty_are_left_out_and_numbers_are_numbers() {
     let Purpose::Field(filling) = purpose else {
         panic!("no field");
     };
-    assert_eq!(filling.problem.as_deref(), Some("it wants a whole number"));
+    assert_eq!(filling.problem.as_deref(), Some("must be a whole number"));
     assert_eq!(text, "1");
     press(&mut app, "2\n");
     let Some(Effect::Answer { decision, .. }) = press(&mut app, "\n") else {

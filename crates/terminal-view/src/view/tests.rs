@@ -300,7 +300,7 @@ fn form_lists_its_fields_and_a_secret_is_typed_as_dots() {
     app.press(Key::Enter);
     let wrong = picture(&mut app, 80, 40);
     assert!(
-        wrong.contains("it wants one of: r, b. 1. Which colour?"),
+        wrong.contains("must be one of: r, b. 1. Which colour?"),
         "{wrong}"
     );
     app.paste("2");

@@ -29,7 +29,7 @@ async fn codex_names_the_wrong_argument() {
         invalid(
             "codex",
             with(json!({"cwd": file})),
-            "file is not there, or not a directory",
+            "file does not exist, or is not a directory",
         ),
         invalid("codex", with(json!({"cwd": 7})), "cwd"),
         invalid("codex", with(json!({"profile": "../x"})), "profile"),

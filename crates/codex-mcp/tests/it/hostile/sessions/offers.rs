@@ -165,7 +165,7 @@ async fn text_for_a_decision_and_the_reverse_are_refused() {
     let (mut sessions, session, question) = asked(Action::ask_approval("touch x")).await;
     let arguments = input(&session, &question);
     let words = sessions.still_open(&session, &question, arguments).await;
-    assert!(words.contains("wants a decision"), "{words}");
+    assert!(words.contains("takes a decision"), "{words}");
     let arguments = decision(&session, &question, "accept");
     assert_eq!(
         sessions.decided(arguments).await,
@@ -178,7 +178,7 @@ async fn text_for_a_decision_and_the_reverse_are_refused() {
     for wrong in ["accept", "acceptForSession"] {
         let arguments = decision(&session, &question, wrong);
         let words = sessions.still_open(&session, &question, arguments).await;
-        assert!(words.contains("wants an answer"), "{words}");
+        assert!(words.contains("answer each field"), "{words}");
     }
     let arguments = input(&session, &question);
     let answer = sessions.decided(arguments).await;
@@ -198,7 +198,7 @@ async fn text_does_not_allow_an_mcp_tool() {
     for answers in [json!({}), json!({"sure": "yes"})] {
         let arguments = answers_to(&session, &question, answers);
         let words = sessions.still_open(&session, &question, arguments).await;
-        assert!(words.contains("wants a decision"), "{words}");
+        assert!(words.contains("takes a decision"), "{words}");
     }
     let answer = sessions
         .decided(decision(&session, &question, "decline"))
