@@ -31,8 +31,8 @@ pub enum MailClientError {
     /// The member is not in its team.
     #[error("this server is not in its team: {0}")]
     NotAMember(MailError),
-    /// The audit log can't be written, so nothing was done.
-    #[error("the audit log cannot be written, so nothing was done: {0}")]
+    /// The audit log cannot be written, so nothing was done.
+    #[error("cannot write to the audit log, so nothing was done: {0}")]
     Audit(#[from] FileError),
     /// The I/O thread has ended.
     #[error(transparent)]
@@ -330,7 +330,7 @@ impl MailClient {
                 ..Record::new(Uuid::new_v4(), event, AuditOutcome::Refused)
             };
             if let Err(error) = inner.write(&record) {
-                tracing::error!("the audit log cannot be written: {error}");
+                tracing::error!("cannot write to the audit log: {error}");
             }
         });
     }
@@ -591,7 +591,7 @@ impl Inner {
             ..Record::new(id, action.event, described.outcome)
         };
         if let Err(error) = self.write(&ended) {
-            tracing::error!("the audit log cannot be written: {error}");
+            tracing::error!("cannot write to the audit log: {error}");
         }
         result
     }

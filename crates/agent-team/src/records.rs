@@ -395,7 +395,7 @@ impl Records {
 
     fn write(&self, record: &Record<'_>) {
         if let Err(error) = lock(&self.audit).write(record) {
-            tracing::error!("the audit log cannot be written: {error}");
+            tracing::error!("cannot write to the audit log: {error}");
         }
     }
 

@@ -139,11 +139,11 @@ pub enum RunError {
     #[error(transparent)]
     Engine(EngineError),
     /// Codex may write nothing, and the criteria need new files or commits.
-    #[error("Codex's sandbox is read-only here, and the criteria want something written")]
+    #[error("Codex's sandbox is read-only here, and the criteria require a change")]
     ReadOnly,
     /// The same as `ReadOnly`, with its cause.
     #[error(
-        "Codex's sandbox is read-only here, and the criteria want something written: {}",
+        "Codex's sandbox is read-only here, and the criteria require a change: {}",
         cause.explained(*caller)
     )]
     ReadOnlyBy {

@@ -55,7 +55,7 @@ impl Lookup<'_> {
                 return Err(ConfigError::Invalid {
                     key: "notify",
                     from: source.clone(),
-                    why: format!("at most {MOST_NOTIFIERS} can be told"),
+                    why: format!("has more than {MOST_NOTIFIERS} recipients"),
                 });
             }
             if !allow_commands.value {

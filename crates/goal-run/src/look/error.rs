@@ -41,7 +41,7 @@ pub enum LookError {
     },
     /// The program of a command does not exist.
     #[error(
-        "`command={command}` needs the program {}, which is not there; install it, or write another command",
+        "`command={command}` needs the program {}, which does not exist; install it, or write another command",
         program.display()
     )]
     NoProgram {

@@ -30,7 +30,7 @@ pub enum LetterError {
     #[error(transparent)]
     Name(#[from] BadName),
     /// The audit log cannot be written, so the letter is not sent.
-    #[error("the audit log cannot be written, so nothing was sent: {0}")]
+    #[error("cannot write to the audit log, so nothing was done: {0}")]
     Audit(#[from] FileError),
     /// The team of the agent cannot be used, or does not exist.
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub enum LetterError {
     MailClient(MailClientError),
     /// Another process holds the locks, or the disk is slow.
     #[error(
-        "the letter was not sent within {} s, and may still be; look for what holds the locks of that inbox",
+        "the message was not sent within {} s, and may still be sent later; another program may hold the locks of that inbox",
         .0.as_secs_f64()
     )]
     Late(Duration),

@@ -220,7 +220,7 @@ async fn letter_is_not_sent_without_a_home_or_an_audit() {
     fs::write(stage.home.path().join(".config"), "in the way").unwrap();
     let teller = stage.teller(Some("codex"), Some("t"));
     let error = tell("mail:lead", &teller).await.unwrap_err();
-    assert!(error.contains("nothing was sent"), "{error}");
+    assert!(error.contains("nothing was done"), "{error}");
     assert!(!stage.directory("t").join("inboxes/lead.json").exists());
 }
 

@@ -48,7 +48,7 @@ pub enum BadIrcAddress {
     Percent(String),
     /// There is a key or another option.
     #[error(
-        "{0:?} has options, and none are known, nor are channels joined that want a key; write %3F for a question mark"
+        "{0:?} has options, which are not supported; channels with a key are not supported either; write %3F for a question mark"
     )]
     Options(String),
     /// The channel is invalid.

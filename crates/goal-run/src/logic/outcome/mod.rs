@@ -210,7 +210,7 @@ impl Reason {
     pub fn words(self) -> &'static str {
         match self {
             Self::Unconfirmed => "all held, but the repository changed before Codex had ended",
-            Self::ReadOnly => "Codex's sandbox is read-only, and the criteria want a change",
+            Self::ReadOnly => "Codex's sandbox is read-only, and the criteria require a change",
             Self::Stalled => "Codex executed nothing, or repeated its last answer, turn after turn",
             Self::MaxTurnsExceeded => "all turns are used up",
             Self::TotalTimeExceeded => "the time is used up",
