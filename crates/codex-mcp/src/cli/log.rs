@@ -33,8 +33,8 @@ pub(super) async fn bound(log: Option<OwnLog>) {
         let own = log.clone();
         match off_runtime::run(move || own.bound()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!("the log is not set aside: {error}"),
-            Err(error) => tracing::debug!("the log is not looked at: {error}"),
+            Ok(Err(error)) => tracing::debug!("cannot rotate the log: {error}"),
+            Err(error) => tracing::debug!("cannot check the log: {error}"),
         }
         sleep(LOOK_AFTER).await;
     }

@@ -22,7 +22,7 @@ impl Text {
     fn advice(self) -> &'static str {
         match self {
             Self::Prompt => "say what Codex is to do",
-            Self::Message => "say what Codex is to be told",
+            Self::Message => "say what Codex should know",
         }
     }
 }

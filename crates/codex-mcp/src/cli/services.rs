@@ -140,7 +140,7 @@ impl Identity {
         })?;
         tracing::info!("the first new thread continues from {thread}");
         Ok(format!(
-            "Summary of an earlier thread, {thread}, from which this one goes on:\n\n{summary}"
+            "Summary of an earlier thread, {thread}, which this thread continues:\n\n{summary}"
         ))
     }
 

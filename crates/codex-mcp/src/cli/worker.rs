@@ -166,7 +166,7 @@ fn bound_log_without_settings(args: &Args) {
     );
     let log = OwnLog::on_stderr(start::log_of(&state), retention.log_bytes.value);
     if let Some(Err(error)) = log.map(|log| log.bound()) {
-        tracing::debug!("the log is not set aside: {error}");
+        tracing::debug!("cannot rotate the log: {error}");
     }
 }
 

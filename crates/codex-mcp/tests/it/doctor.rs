@@ -206,7 +206,7 @@ async fn unusable_home_is_reported_on_each_release() {
             .env("CODEX_HOME", &missing)
             .report(&[]);
         assert_eq!(report.with("problem"), ["app-server", "codex-home"]);
-        report.assert_says("codex-home", "problem", "is not there");
+        report.assert_says("codex-home", "problem", "does not exist");
         assert!(!missing.exists());
 
         fs::set_permissions(home.codex_home(), Permissions::from_mode(0o500)).unwrap();
@@ -226,7 +226,7 @@ async fn home_that_the_check_has_made_is_noted() {
         let doctor = Doctor::real(&home, codex::newest()).env("CODEX_HOME", "");
         doctor.report(&[])
     };
-    let words = "(the default) was not there; the check of Codex has made it";
+    let words = "(the default) did not exist; the check of Codex has made it";
     report().assert_says("codex-home", "note", words);
     assert!(home.home().join(".codex").is_dir());
     report().assert_says("codex-home", "ok", "(the default)");

@@ -300,8 +300,8 @@ pub(in crate::cli) async fn answer_of(
         SessionAct::Cancel { door } => {
             session
                 .cancel(match door {
-                    Door::Terminal => "by somebody at a terminal",
-                    Door::Page => "by somebody on the page",
+                    Door::Terminal => "by a user at a terminal",
+                    Door::Page => "by a user on the web page",
                 })
                 .await;
             SessionAnswer::Done

@@ -27,14 +27,14 @@ pub(super) fn directory(home: &Home) -> Finding {
         ),
         (Directory::Missing, HomeSource::Default) => Finding::note(
             Check::CodexHome,
-            format!("{path} ({source}) is not there yet"),
+            format!("{path} ({source}) does not exist yet"),
         ),
         (Directory::MadeByProbe, _) => Finding::note(
             Check::CodexHome,
-            format!("{path} ({source}) was not there; the check of Codex has made it"),
+            format!("{path} ({source}) did not exist; the check of Codex has made it"),
         ),
         (Directory::Missing, HomeSource::Variable) => problem(
-            "is not there, and Codex does not make it",
+            "does not exist, and Codex does not make it",
             "Make the directory, or unset CODEX_HOME.",
         ),
         (Directory::Other, _) => problem("is not a directory", "Set CODEX_HOME to a directory."),

@@ -29,12 +29,14 @@ pub(super) fn store(store: &Store) -> Finding {
                 .and_then(Path::parent)
                 .unwrap_or(Path::new("/"));
             warning(format!(
-                "{shown} is not there, and there is no directory {}",
+                "{shown} does not exist, and there is no directory {}",
                 directory.display()
             ))
         }
         StoreState::Missing(Directory::Writable | Directory::MadeByProbe | Directory::Missing) => {
-            ok(format!("{shown} is not there yet; the first job makes it"))
+            ok(format!(
+                "{shown} does not exist yet; the first job makes it"
+            ))
         }
         StoreState::Missing(_) => warning(format!(
             "{shown} does not exist, and cannot be created: this user cannot write to its directory"

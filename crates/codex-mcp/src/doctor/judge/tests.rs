@@ -186,7 +186,7 @@ fn missing_codex_is_a_problem() {
 #[test]
 fn home_that_the_check_has_made_is_noted() {
     let facts = facts(|setup| setup.home.directory = Directory::MadeByProbe);
-    let words = "/home/you/.codex (the default) was not there; the check of Codex has made it";
+    let words = "/home/you/.codex (the default) did not exist; the check of Codex has made it";
     assert_finding(&facts, Check::CodexHome, Status::Note, words);
     assert!(judge(&facts).works());
 }
@@ -365,7 +365,7 @@ fn store_that_cannot_be_used_is_a_warning() {
     let read_only = || StoreState::Missing(Directory::ReadOnly);
     let file = "/srv/x/jobs.db";
     let url = "postgres://me:sesame@db/jobs";
-    let first = "is not there yet; the first job makes it";
+    let first = "does not exist yet; the first job makes it";
     for (location, source, state, status, words) in [
         (file, default(), missing(), Status::Ok, first),
         (file, default(), absent(), Status::Ok, first),
@@ -375,7 +375,7 @@ fn store_that_cannot_be_used_is_a_warning() {
             set(),
             missing(),
             Status::Warning,
-            "($CODEX_MCP_STORE) is not there, and there is no directory /srv/x",
+            "($CODEX_MCP_STORE) does not exist, and there is no directory /srv/x",
         ),
         (file, set(), read_only(), Status::Warning, "cannot write"),
         (url, set(), StoreState::Empty, Status::Ok, "no tables yet"),
@@ -466,7 +466,12 @@ fn config_that_codex_refuses_is_reported_once() {
         setup.home.chosen_by = HomeSource::Variable;
         setup.home.directory = Directory::Missing;
     });
-    assert_finding(&no_home, Check::CodexHome, Status::Problem, "is not there");
+    assert_finding(
+        &no_home,
+        Check::CodexHome,
+        Status::Problem,
+        "does not exist",
+    );
     assert_finding(&no_home, Check::Config, Status::Note, "not checked");
     let hint = finding(&no_home, Check::AppServer).hint.unwrap();
     assert_eq!(hint, "Solve the problem of codex-home first.");
