@@ -147,7 +147,7 @@ pub async fn run(
     });
     tokio::select! {
         () = take(&listener, &clients, &host) => {}
-        () = unused(&clients, idle, &host) => tracing::info!("the host leaves: it serves nobody"),
+        () = unused(&clients, idle, &host) => tracing::info!("the host exits: it has no clients"),
         () = closing.cancelled() => {}
     }
     // A client that connects from now on starts another host.

@@ -41,7 +41,7 @@ pub(super) fn known_tools(release: Option<Release>) -> [Tool; 2] {
         described(
             "codex-reply",
             "Codex Reply",
-            "Goes on with a thread of Codex's and waits for the final message.",
+            "Continues a Codex thread and waits for the final message.",
             reply,
         ),
     ]

@@ -87,7 +87,7 @@ impl Listener {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
             // There is no such address where the system has no IPv6.
             Err(error) => {
-                tracing::debug!("{other} is not listened at: {error}");
+                tracing::debug!("cannot listen at {other}: {error}");
                 None
             }
         };
@@ -256,7 +256,7 @@ async fn serve_connection(
     _permit: OwnedSemaphorePermit,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!("small messages may be late: {error}");
+        tracing::debug!("cannot set TCP_NODELAY: {error}");
     }
     let mut routes = routes.into_make_service_with_connect_info::<SocketAddr>();
     let Ok(service) = routes.call(from).await;

@@ -62,7 +62,7 @@ impl Wrapper {
             };
             let shown = one_line(path.as_str(), SHOWN_PATH);
             let said = match &copy {
-                Ok(_) => format!("Codex asked for {shown} and goes on with it"),
+                Ok(_) => format!("Codex asked for {shown} and continues with it"),
                 Err(error) => format!("Codex asked for {shown}, but: {error}"),
             };
             self.say(format!("\r\ncodex-mcp: {said}.\r\n").as_bytes());

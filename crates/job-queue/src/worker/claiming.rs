@@ -143,7 +143,7 @@ impl Attempts {
         slot.release();
         let seen = claim(&self.worker).await;
         if matches!(seen, Ok(None)) {
-            tracing::info!("there is no work; the worker leaves");
+            tracing::info!("the worker exits: it has no work");
             return IdleDecision::Leaves;
         }
         let retaken = slot.retake();

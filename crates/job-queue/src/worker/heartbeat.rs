@@ -65,7 +65,7 @@ impl Worker {
         };
         tracing::error!(
             "cannot use the job store {location} for {limit}, and no job is worked on: the worker \
-             leaves{unwritten}. Submitting a job starts another"
+             exits{unwritten}. Submitting a job starts another"
         );
     }
 

@@ -64,7 +64,7 @@ async fn ids(server: &Server, tools: &[ToolName]) -> Vec<String> {
         match jobs.list(&JobFilter::default(), newest).await {
             Ok(listed) => ids.extend(listed.jobs.iter().map(|job| job.id.to_string())),
             // Completions are a convenience: those of sessions are given without those of jobs.
-            Err(error) => tracing::debug!("no jobs are completed: {error}"),
+            Err(error) => tracing::debug!("cannot complete job IDs: {error}"),
         }
     }
     ids

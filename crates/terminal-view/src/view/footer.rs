@@ -45,7 +45,7 @@ fn field(filling: &Filling, typed: &str) -> String {
         false => visible_line(typed),
     };
     format!(
-        "{}{}. {} (Enter goes on, Esc drops it): {text}",
+        "{}{}. {} (Enter continues, Esc discards it): {text}",
         before(filling.problem.as_deref()),
         filling.at + 1,
         visible_line(&field.label)
@@ -62,7 +62,7 @@ fn typed(purpose: &Purpose, typed: &str) -> String {
     match purpose {
         Purpose::Filter => format!("Filter: {text}"),
         Purpose::Message { problem } => format!(
-            "{}Message (Enter sends, Esc drops it): {text}",
+            "{}Message (Enter sends, Esc discards it): {text}",
             before(problem.as_deref())
         ),
         Purpose::Field(filling) => field(filling, typed),

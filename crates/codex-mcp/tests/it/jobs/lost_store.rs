@@ -13,7 +13,7 @@ async fn wait_until_left(worker: Worker) -> String {
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
     assert!(
-        log.contains("no job is worked on: the worker leaves"),
+        log.contains("no job is worked on: the worker exits"),
         "{log}"
     );
     log
@@ -70,7 +70,7 @@ async fn worker_of_a_file_leaves_when_the_directory_is_deleted() {
     delete_at_once(&stage.directory.path().join("state"));
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
-    assert!(log.contains("leaves"), "{log}");
+    assert!(log.contains("exits"), "{log}");
     stage.finish().await;
 }
 
@@ -84,6 +84,6 @@ async fn worker_leaves_when_its_store_cannot_be_created_again() {
     fs::write(&state, "").unwrap();
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
-    assert!(log.contains("leaves"), "{log}");
+    assert!(log.contains("exits"), "{log}");
     stage.finish().await;
 }

@@ -106,7 +106,7 @@ async fn idle_worker_leaves_when_its_work_is_done() {
     let worker = stage.worker(&["--idle", "100ms"]);
     let (status, log) = worker.ended().await;
     assert!(status.success(), "{log}");
-    assert!(log.contains("there is no work"), "{log}");
+    assert!(log.contains("the worker exits: it has no work"), "{log}");
     assert_eq!(get(&store, &id).await.summary.state, JobState::Completed);
     assert!(store.workers().await.unwrap().is_empty());
     stage.finish().await;

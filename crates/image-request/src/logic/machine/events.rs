@@ -142,7 +142,7 @@ pub enum WrapperError {
     StillThere,
     /// Codex cannot be started again.
     #[error(
-        "Codex cannot be started again: {0}; see to that, then go on with `codex-mcp eyes resume {quoted}`",
+        "Codex cannot be started again: {0}; correct that, then continue with `codex-mcp eyes resume {quoted}`",
         quoted = shell_word(.1.to_string())
     )]
     NotStarted(String, Session),
