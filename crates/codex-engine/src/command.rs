@@ -83,6 +83,7 @@ pub struct StartThread {
 pub enum ReportDenied {
     /// Denied actions are not reported.
     #[default]
+    // The records of guards have this word and `Told`, also those of earlier builds.
     #[serde(rename = "Untold")]
     Off,
     /// Denied actions are reported.

@@ -146,8 +146,7 @@ pub enum Transition {
 }
 
 /// The final state that a worker gives a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Codex has completed the job.
     Completed,
@@ -168,35 +167,30 @@ impl From<Ending> for JobState {
 }
 
 /// Whether the cancellation of a running job was requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cancellation {
     /// The job is to be completed.
     #[default]
-    #[serde(rename = "yes")]
     NotRequested,
     /// The worker was asked to cancel the job.
-    #[serde(rename = "no")]
     Requested,
 }
 
 /// A job in the hands of a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// The number of the attempt among those that count, from 1.
     pub number: u32,
     /// How often a job whose worker was lost may run again.
     pub retry: u32,
     /// Whether the cancellation of the job was requested.
-    #[serde(rename = "wanted")]
     pub cancellation: Cancellation,
     /// How far the attempt has come.
     pub phase: AttemptPhase,
 }
 
 /// How far an attempt has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AttemptPhase {
     /// The attempt only checks whether the job still has to wait: the job was claimed before the
     /// end of its wait, and the attempt has opened no thread. Losing it costs the job no retry.
