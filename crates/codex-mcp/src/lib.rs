@@ -14,6 +14,11 @@
 //! - `writable_state`: whether Codex could write the state directory, for `doctor` and the demo.
 //!
 //! It is a library for its own tests and benches, which run the verbs as processes.
+//!
+//! ```sh
+//! codex-mcp serve                                    # for an MCP client
+//! codex-mcp run --until commits=1 "Fix the test"     # turns until the criterion holds
+//! ```
 #![cfg_attr(
     test,
     expect(

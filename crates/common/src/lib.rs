@@ -4,6 +4,11 @@
 //! repository, another agent. Three rules apply to all of it, and this crate has their only
 //! implementations:
 //!
+//! ```text
+//!  text of others ─► secrets ─► text ─► output ─► terminal
+//!                    (masked)   (bounded, visible)
+//! ```
+//!
 //! 1. **Bounded.** [`text::BoundedText`] cuts between characters and marks the cut.
 //! 2. **Visible.** [`text::visible`] escapes control and formatting characters, so that a
 //!    text can neither move the cursor nor hide a part of itself. [`output`] applies it to

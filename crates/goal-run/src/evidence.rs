@@ -48,7 +48,7 @@ impl EvidenceFile {
     ///
     /// # Errors
     ///
-    /// The system's, if the file cannot be created.
+    /// The error of the operating system, if the file cannot be created.
     pub fn new_in(directory: &Path) -> io::Result<Self> {
         DirBuilder::new()
             .recursive(true)
@@ -66,7 +66,8 @@ impl EvidenceFile {
     ///
     /// # Errors
     ///
-    /// The system's, if the file cannot be opened, and `InvalidInput` for a pipe.
+    /// The error of the operating system, if the file cannot be opened, and `InvalidInput` for a
+    /// pipe.
     pub fn at(path: &Path) -> io::Result<Self> {
         Self::open(path, State::Complete)
     }

@@ -121,7 +121,7 @@ pub trait HostService: 'static {
     /// Does something with a task.
     fn act_on_task(&self, request: Value) -> impl Future<Output = Value>;
 
-    /// What a watcher is told, until there is nothing more to tell.
+    /// The messages for a watcher, until the stream ends.
     fn watch(&self, request: WatchRequest) -> impl Stream<Item = Answer>;
 }
 

@@ -37,7 +37,7 @@ impl CodexLauncher {
     ///
     /// # Errors
     ///
-    /// The system's, if Codex cannot be started.
+    /// The error of the operating system, if Codex cannot be started.
     pub fn begin(&self, size: Winsize, attributes: &Termios) -> io::Result<RunningCodex> {
         self.start(self.arguments.begin(&self.added), size, attributes)
     }
@@ -46,7 +46,7 @@ impl CodexLauncher {
     ///
     /// # Errors
     ///
-    /// The system's, if Codex cannot be started.
+    /// The error of the operating system, if Codex cannot be started.
     pub fn resume(
         &self,
         session: &Session,

@@ -36,7 +36,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub fn listen() -> io::Result<Self> {
         // Tokio has no name for it.
         let continued = SignalKind::from_raw(nix::sys::signal::Signal::SIGCONT as i32);

@@ -84,7 +84,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = |mut file: &File| file.read(buffer);
         self.file.async_io(Interest::READABLE, read).await
@@ -94,7 +94,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// The system's; [`io::ErrorKind::WouldBlock`] if there is nothing.
+    /// The error of the operating system; [`io::ErrorKind::WouldBlock`] if there is nothing.
     pub fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.file.get_ref().read(buffer)
     }
@@ -103,7 +103,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let write = |mut file: &File| file.write(bytes);
         self.file.async_io(Interest::WRITABLE, write).await
@@ -113,7 +113,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// The system's; [`io::ErrorKind::WouldBlock`] if that is nothing.
+    /// The error of the operating system; [`io::ErrorKind::WouldBlock`] if that is nothing.
     pub fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         self.file.get_ref().write(bytes)
     }
@@ -122,7 +122,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub fn size(&self) -> io::Result<Winsize> {
         Ok(tcgetwinsize(self.file.get_ref())?)
     }
@@ -131,7 +131,7 @@ impl Tty {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub fn resize(&self, size: Winsize) -> io::Result<()> {
         Ok(tcsetwinsize(self.file.get_ref(), size)?)
     }
@@ -158,7 +158,7 @@ fn open(name: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The error of the operating system.
 pub fn attributes(tty: impl AsFd) -> io::Result<Termios> {
     Ok(tcgetattr(tty)?)
 }
@@ -167,7 +167,7 @@ pub fn attributes(tty: impl AsFd) -> io::Result<Termios> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The error of the operating system.
 pub fn set_attributes(tty: impl AsFd, attributes: &Termios) -> io::Result<()> {
     Ok(tcsetattr(tty, OptionalActions::Now, attributes)?)
 }

@@ -76,7 +76,7 @@ impl UserTerminal {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub fn make_raw(&self) -> io::Result<()> {
         let mut raw = self.saved.attributes.clone();
         raw.make_raw();
@@ -102,7 +102,7 @@ impl UserTerminal {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub fn restore(&self) -> io::Result<()> {
         self.saved.restore()
     }
@@ -117,7 +117,7 @@ impl UserTerminal {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     pub fn size(&self) -> io::Result<Winsize> {
         self.tty.size()
     }

@@ -4,6 +4,12 @@
 //! change at the same time. All files are opened through this crate; `clippy.toml` forbids the
 //! other ways:
 //!
+//! ```text
+//!  files of others ────────► untrusted_file ─► a text up to the limit, or an error
+//!  directories of others ──► directory ──────► noted, and compared before they are used
+//!  our own state ◄─────────► state_file ─────► written whole, under a lock
+//! ```
+//!
 //! | module | for |
 //! | --- | --- |
 //! | [`untrusted_file`] | files of others: never waits for a pipe, follows links only where that is safe, reads up to a limit |

@@ -120,7 +120,8 @@ pub fn open_to_append(path: &Path) -> Result<File, FileError> {
 ///
 /// # Errors
 ///
-/// The system's; [`StorageFull`](io::ErrorKind::StorageFull) if only a part could be written.
+/// The error of the operating system; [`StorageFull`](io::ErrorKind::StorageFull) if only a part
+/// could be written.
 pub fn append_line(file: &File, line: &[u8]) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut last = [b'\n'];

@@ -4,6 +4,12 @@
 //! Codex without an account, and say beforehand what the model does: talk, run
 //! commands, change files, call tools, take its time, fail.
 //!
+//! ```text
+//!  Script ─► ScriptedModel ◄──POST /responses── Codex
+//!                  │        ──events──────────►
+//!                  └─► requests: what the model got to see
+//! ```
+//!
 //! ```
 //! use scripted_model::{Reply, Script, ScriptedModel, Shell};
 //!

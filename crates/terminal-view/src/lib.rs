@@ -10,6 +10,10 @@
 //! - [`run`] takes the terminal, and gives it back as it was; [`reset_modes`] makes it usable where
 //!   `run` is blocked by it.
 //! - `logic` decides what a key does; `view` draws; `acts` does it.
+//!
+//! ```
+//! assert_eq!(terminal_view::columns("漢字"), 4);
+//! ```
 
 #![cfg_attr(
     test,

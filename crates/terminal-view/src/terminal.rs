@@ -82,8 +82,8 @@ fn give_back_on_panic() {
     }));
 }
 
-/// Whether this process has the terminal. It is given back once: a terminal that is told so again
-/// moves its cursor.
+/// Whether this process has the terminal. It is given back once: leaving the alternate screen twice
+/// moves the cursor.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 fn enter() -> io::Result<()> {
@@ -107,7 +107,7 @@ fn leave() -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The error of the operating system.
 pub fn reset_modes() -> io::Result<()> {
     disable_raw_mode()
 }

@@ -1,5 +1,12 @@
 //! Shared parts of the tests and benchmarks of `codex-mcp`. Nothing here is part of the program.
 //!
+//! ```text
+//!  test ─► McpClient ─► codex-mcp ─┬─► a release of Codex ─► scripted model
+//!                                  ├─► fake: a Codex that misbehaves
+//!                                  └─► postgres, ngircd, atm: real peers
+//!  all of them in a Home: the environment of one test
+//! ```
+//!
 //! - [`codex`] finds the real Codex releases that the tests run against.
 //! - [`Home`] is the isolated environment of one test: its home, Codex home, work directory and
 //!   variables, removed when it is dropped.
@@ -21,6 +28,15 @@
 //! - [`worker_process`] starts the test itself once more, to work in parallel or be killed.
 //! - [`fake`] is a Codex that misbehaves on demand.
 //! - [`docs`] compares the tables in docs/ with the code.
+//!
+//! ```
+//! use serde_json::json;
+//! use testkit::schema::check;
+//!
+//! let schema = json!({ "type": "object", "required": ["id"] });
+//! assert!(check(&json!({ "id": 1 }), &schema).is_ok());
+//! assert!(check(&json!({}), &schema).is_err());
+//! ```
 //!
 //! Everything here panics when something is wrong: a missing release, a broken
 //! peer and a wait that took too long are failures of the test, never a reason to

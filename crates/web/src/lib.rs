@@ -17,6 +17,17 @@
 //!   visible.
 //! - Each stream is bounded: a browser that reads too slowly misses messages, is told so, and loads
 //!   the page again.
+//!
+//! ```
+//! use std::net::{Ipv4Addr, SocketAddr};
+//!
+//! use web::logic::authority::Authorities;
+//!
+//! let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+//! let authorities = Authorities::new(address, Vec::new());
+//! assert!(authorities.check(Some("localhost:8080"), None).is_ok());
+//! assert!(authorities.check(Some("attacker.example:8080"), None).is_err());
+//! ```
 
 #![cfg_attr(
     test,

@@ -12,6 +12,14 @@
 //! - [`MailBoard`] shows the mail of the team.
 //! - [`Program`] is the interface to what needs the program's configuration.
 //! - [`HostLink`] is a connection to a host as an MCP client has one.
+//!
+//! ```
+//! use work_board::logic::step::command_words;
+//!
+//! assert_eq!(command_words("completed", Some(1)), "exit code 1");
+//! // Codex gives a killed command the exit code -1.
+//! assert_eq!(command_words("failed", Some(-1)), "failed");
+//! ```
 
 #![cfg_attr(
     test,

@@ -115,11 +115,11 @@ impl HostLink {
             if let Err(error) = done {
                 tracing::debug!("the connection to a host process has failed: {error}");
             }
-            // Those who wait learn it by the end of their channels.
+            // Dropping the senders ends all pending calls.
             let mut waiting = lock(&waiting);
             waiting.has_ended = true;
             waiting.calls.clear();
-            // Whoever reads to the end finds the link ended.
+            // Ends the stream of messages.
             drop(told);
         });
         let link = Self {

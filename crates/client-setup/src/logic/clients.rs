@@ -53,7 +53,7 @@ pub enum Client {
     Cline,
 }
 
-/// What decides in which directories a user's programs keep their files.
+/// The variables and the platform that determine the directories of a user's programs.
 pub struct Locations<'a> {
     /// The value of an environment variable, if it is set and not empty.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,

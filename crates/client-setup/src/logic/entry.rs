@@ -27,7 +27,7 @@ pub struct Entry {
     pub env: Vec<(String, String)>,
 }
 
-/// What clients are to start.
+/// The command that clients start.
 #[derive(Debug, Clone)]
 pub struct WantedEntry {
     /// The program, as a path or a name on PATH, and the words before its arguments: with npx, the

@@ -1,4 +1,4 @@
-//! What shells and `man` get: completions that know the work under way, and manual pages.
+//! Shell completions, which know the work under way, and manual pages.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -190,7 +190,8 @@ async fn runtime_does_not_wait_for_the_reading_of_refs() {
     assert!(!private.takeover_incomplete);
 }
 
-/// Its `transfer` is removed before that, even if nobody waits for the end of closing.
+/// The directory's `transfer` is removed before its lock is released, even if nobody waits for the
+/// end of closing.
 #[tokio::test]
 async fn lock_of_a_kept_directory_is_released_after_the_work_with_its_files() {
     let repository = Repository::new().await;

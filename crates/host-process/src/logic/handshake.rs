@@ -135,7 +135,7 @@ pub enum Door {
     Page,
 }
 
-/// What a host says about a session.
+/// A host's answer to a request about a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionAnswer {

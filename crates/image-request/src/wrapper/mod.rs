@@ -125,7 +125,7 @@ enum WrapperEvent {
 ///
 /// # Errors
 ///
-/// The system's, if Codex cannot be started at all.
+/// The error of the operating system, if Codex cannot be started at all.
 pub async fn run(config: WrapperConfig) -> io::Result<WrapperResult> {
     let signals = Signals::listen()?;
     let copies = Copies::new(scratch::place(COPIES)?)?;

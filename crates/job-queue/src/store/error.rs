@@ -18,9 +18,9 @@ pub enum StoreError {
     /// The store cannot be reached, or the connection was lost. No change was made.
     #[error("the job store {store} cannot be reached: {error}. Look whether its server runs")]
     Unreachable {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// The server answers, but takes no changes for now. No change was made.
@@ -29,9 +29,9 @@ pub enum StoreError {
          it writable"
     )]
     Standby {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// The connection was lost during the commit of a change, which may have been made or not.
@@ -40,16 +40,16 @@ pub enum StoreError {
          the change that was under way may have been made or not"
     )]
     AnswerLost {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// A connection with the TLS that the URL requires cannot be made: the server may be another
     /// one.
     #[error("the job store {store} is not used: {error}")]
     Untrusted {
-        /// Where.
+        /// The store.
         store: String,
         /// Why, and what to do.
         error: String,
@@ -60,9 +60,9 @@ pub enum StoreError {
          of its URL, PGPASSWORD or ~/.pgpass, and on the server the role and pg_hba.conf"
     )]
     Refused {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// The server has no such database.
@@ -71,9 +71,9 @@ pub enum StoreError {
          DATABASE, or name another one"
     )]
     NoDatabase {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// A setting names a file in a directory that does not exist. Its path is probably mistyped, so
@@ -95,9 +95,9 @@ pub enum StoreError {
          `codex-mcp jobs schema{options} | psql --set ON_ERROR_STOP=1 DATABASE`"
     )]
     NoRight {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
         /// The options of `codex-mcp jobs schema`.
         options: String,
@@ -105,9 +105,9 @@ pub enum StoreError {
     /// Other processes keep the store locked.
     #[error("the job store {store} is busy: {error}. Try again")]
     Busy {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// The store is read-only.
@@ -116,9 +116,9 @@ pub enum StoreError {
          the file and its directory, or name another store with --store"
     )]
     ReadOnly {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// The disk is full, a quota is used up, or the disk fails: SQLite does not tell the last two
@@ -129,9 +129,9 @@ pub enum StoreError {
          the disk fails"
     )]
     Full {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// A newer program has created or upgraded the store.
@@ -140,7 +140,7 @@ pub enum StoreError {
          {known}: use the newer codex-mcp that created it, or another store"
     )]
     Newer {
-        /// Where.
+        /// The store.
         store: String,
         /// The version of the store's schema.
         found: i64,
@@ -151,7 +151,7 @@ pub enum StoreError {
     /// opening the store in any other way creates or upgrades them.
     #[error("the job store {store} has schema version {found}, and is not upgraded to {known} yet")]
     Older {
-        /// Where.
+        /// The store.
         store: String,
         /// The version of the store's schema; 0 if there are no tables.
         found: i64,
@@ -163,9 +163,9 @@ pub enum StoreError {
         "{store} is not a job store: {error}. Name another place with --store, or move it away"
     )]
     NotAStore {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// A text is too long for the store.
@@ -184,15 +184,15 @@ pub enum StoreError {
          triggers of its tables"
     )]
     Rejected {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// A value of a row is missing or malformed: another program has written it.
     #[error("the job store {store} has a malformed row: {error}")]
     Unreadable {
-        /// Where.
+        /// The store.
         store: String,
         /// Which value, and why.
         error: String,
@@ -216,9 +216,9 @@ pub enum StoreError {
     /// The database has reported another error.
     #[error("the job store {store} has failed: {error}")]
     Database {
-        /// Where.
+        /// The store.
         store: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
 }

@@ -79,9 +79,9 @@ impl JobStore {
     }
 
     /// The first events of a job after the number `after`, oldest first: at most `limit`, and only some
-    /// MiB. There are none if there are no more, or if the job is missing. In place of one that cannot
-    /// be read is one that says so. If the number of one is too large, it is the last one; other numbers
-    /// that cannot be read are left out.
+    /// MiB. There are none if there are no more, or if the job is missing. An unreadable event is
+    /// replaced by a placeholder. An event whose number is too large comes last; events with other
+    /// unreadable numbers are omitted.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ impl WorkList {
         self.all.failure.as_deref()
     }
 
-    /// How much needs a person.
+    /// The number of items that need an answer.
     pub(crate) fn asking(&self) -> usize {
         let asking = |work: &&Work| work.group() == Group::Asking;
         self.all.work.iter().filter(asking).count()
@@ -39,8 +39,8 @@ impl WorkList {
         self.all.work.iter().find(|work| work.id == id)
     }
 
-    /// What needs a person, then what runs, then the rest; of each, what fits the filter, the newest
-    /// first.
+    /// The items that match the filter: those that need an answer, then running ones, then the
+    /// rest; in each group the newest first.
     pub(crate) fn shown(&self) -> Vec<&Work> {
         let groups = [Group::Asking, Group::Running, Group::Ended];
         let filter = self.filter.to_lowercase();

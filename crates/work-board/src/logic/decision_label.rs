@@ -1,4 +1,4 @@
-//! What a decision does, in words for a button or a menu.
+//! Labels of decisions, for buttons and menus.
 
 use codex_engine::logic::action::Decision;
 use common::text::visible_line;

@@ -164,7 +164,7 @@ fn line_ends_and_byte_order_mark_stay() {
     } in CASES
     {
         let windows = |text: &str| format!("\u{feff}{}", text.replace('\n', "\r\n"));
-        // A text without a line end has no kind of them.
+        // Without a line end, `before` does not show that the file has CRLF.
         if before.contains('\n') {
             let added = format
                 .set(&windows(before), key, "codex", &members())

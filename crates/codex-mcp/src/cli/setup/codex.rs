@@ -1,4 +1,4 @@
-//! What Codex itself needs before clients can use it: to be installed, and a login.
+//! Codex's prerequisites: an installation and a login.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

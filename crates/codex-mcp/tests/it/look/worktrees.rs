@@ -83,7 +83,7 @@ async fn checkout_that_was_killed_is_begun_anew() {
     assert!(top.join("a").is_file());
 }
 
-/// Though nobody has seen anything made.
+/// Even if the run has made nothing: others may have worked in it.
 #[tokio::test]
 async fn worktree_with_unsaved_work_is_not_removed() {
     let scene = Scene::new();
@@ -128,7 +128,7 @@ async fn branch_that_git_keeps_is_reported_alone() {
     assert_eq!(told, serde_json::json!({ "branch": left.branch }));
 }
 
-/// Also none that is named only for what is made.
+/// Nor are programs run that the configuration names only for branches of worktrees.
 #[tokio::test]
 async fn repository_programs_are_not_run_for_a_worktree() {
     let scene = Scene::new();

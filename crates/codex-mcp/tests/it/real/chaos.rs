@@ -69,8 +69,8 @@ struct AcceptedJob {
     id: String,
 }
 
-/// What a verb says that does not know whether the worker has got its answer, as the worker was killed or
-/// the database crashed: it may have.
+/// Messages of a verb that cannot know whether the worker has got its answer, as the worker was
+/// killed or the database crashed.
 const UNCLEAR: [&str; 2] = ["may have been instructed", "has taken it"];
 
 /// A job that asked, and how many of its questions were allowed, or may have been.

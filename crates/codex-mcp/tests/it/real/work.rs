@@ -1,4 +1,4 @@
-//! What a person at a terminal does with the sessions of clients: looks, decides, steers, cancels.
+//! Actions at a terminal on the sessions of clients: showing, deciding, steering, cancelling.
 
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};

@@ -1,4 +1,4 @@
-//! What `setup` does not do: nothing is lost, and the error says what to do.
+//! Refusals of `setup`: nothing is lost, and the error says what to do.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

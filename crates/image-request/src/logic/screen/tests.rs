@@ -239,7 +239,8 @@ fn indented(first: &str, rest: &str, text: &str, width: usize) -> Vec<String> {
     rows
 }
 
-/// What can stand in a conversation and looks like what it is not.
+/// Texts of a conversation, some of which look like a request, an acknowledgement or the
+/// instructions.
 fn words() -> impl Strategy<Value = String> {
     let acknowledged = acknowledgement(&"./a.png".parse().unwrap());
     prop_oneof![
@@ -251,7 +252,7 @@ fn words() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Where the words are somebody else's they may also be the marker itself.
+/// Texts of somebody else, which may also have the marker on a line of its own.
 fn hostile() -> impl Strategy<Value = String> {
     let lone = [MARKER.to_owned(), format!("a\n{MARKER}\nb\n{MARKER}")];
     prop_oneof![words(), proptest::sample::select(lone.to_vec())]

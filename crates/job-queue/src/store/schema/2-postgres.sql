@@ -2,7 +2,7 @@
 LOCK TABLE codex_jobs IN ACCESS EXCLUSIVE MODE;
 UPDATE codex_store SET version = 2;
 
--- How many jobs there are, in all and of each folder, kept by the triggers below.
+-- How many jobs there are, in all and of each directory, kept by the triggers below.
 -- Those that wait or run are counted together, as 'open': so a claim changes no
 -- count. How many run is seen from the indexes, as they are few.
 CREATE TABLE codex_counts (
@@ -12,6 +12,7 @@ CREATE TABLE codex_counts (
     PRIMARY KEY (tool_name, state)
 );
 
+-- A name with folder means a directory. Such names are stored, so they stay.
 CREATE TABLE codex_folder_counts (
     cwd TEXT NOT NULL,
     tool_name TEXT NOT NULL,
@@ -19,7 +20,7 @@ CREATE TABLE codex_folder_counts (
     jobs BIGINT NOT NULL,
     PRIMARY KEY (cwd, tool_name, state)
 );
--- Those that are to be removed: there may be as many folders as jobs.
+-- Those that are to be removed: there may be as many directories as jobs.
 CREATE INDEX codex_folder_counts_gone ON codex_folder_counts (cwd) WHERE jobs = 0;
 
 -- What is still to be added to the counts: whoever changes a job adds a row here, so
@@ -96,7 +97,7 @@ INSERT INTO codex_folder_counts
 INSERT INTO codex_counts
     SELECT tool_name, state, SUM(jobs) FROM codex_folder_counts GROUP BY 1, 2;
 
--- The newest of a folder and state, and those of them of a tool, in the index alone.
+-- The newest of a directory and state, and those of them of a tool, in the index alone.
 DROP INDEX codex_jobs_cwd;
 CREATE INDEX codex_jobs_folder ON codex_jobs (cwd, state, seq, tool_name);
 

@@ -1,6 +1,6 @@
 PRAGMA user_version = 2;
 
--- How many jobs there are, in all and of each folder, kept by the triggers below.
+-- How many jobs there are, in all and of each directory, kept by the triggers below.
 -- Those that wait or run are counted together, as 'open': so a claim changes no
 -- count. How many run is seen from the index of leases, as they are few.
 CREATE TABLE codex_counts (
@@ -10,6 +10,7 @@ CREATE TABLE codex_counts (
     PRIMARY KEY (tool_name, state)
 ) WITHOUT ROWID;
 
+-- A name with folder means a directory. Such names are stored, so they stay.
 CREATE TABLE codex_folder_counts (
     cwd TEXT NOT NULL,
     tool_name TEXT NOT NULL,
@@ -60,7 +61,7 @@ INSERT INTO codex_folder_counts
 INSERT INTO codex_counts
     SELECT tool_name, state, SUM(jobs) FROM codex_folder_counts GROUP BY 1, 2;
 
--- The newest of a folder and state, and those of them of a tool, in the index alone.
+-- The newest of a directory and state, and those of them of a tool, in the index alone.
 DROP INDEX codex_jobs_cwd;
 CREATE INDEX codex_jobs_folder ON codex_jobs (cwd, state, seq, tool_name);
 

@@ -1,4 +1,5 @@
-//! Who gets in, and who does not. Each attack has a control that shows what it would do.
+//! Access to the endpoint: credentials and origins. Each attack has a control that shows what it
+//! would do.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a person does on the page.
+//! Actions of a user on the web page.
 
 use std::time::{Duration, SystemTime};
 
