@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn root_counts_for_the_items_that_it_defines_alone() {
+    fn root_counts_only_for_items_it_defines() {
         let lib = "mod a; use a::A; pub struct Own;";
         let circle = circles(&[("lib.rs", lib), ("a.rs", "use crate::Own; struct A;")]);
         assert_eq!(circle, ["the root → a → the root"]);

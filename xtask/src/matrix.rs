@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn test_that_told_too_little_is_no_success() {
+    fn test_with_incomplete_output_is_a_failure() {
         assert!(steps("", true).is_err());
         assert!(steps("start ask\nstart done\n", true).is_err());
         assert!(steps("start\nask done\n", true).is_err());

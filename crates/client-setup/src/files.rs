@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn new_file_is_for_the_user_alone() {
+    fn new_file_is_for_the_user_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/b/new.json");
         let file = ConfigFile::of_user(&path).unwrap();

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_hand_on_work_are_switched_off() {
+    fn delegating_servers_are_disabled() {
         let off = json!({ "mcp_servers.ours.enabled": false });
         assert_eq!(without_delegation(json!({})), off);
         let off = json!({ "enabled": false });
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_says_of_servers_that_hand_on_work_is_kept() {
+    fn call_override_for_a_delegating_server_is_kept() {
         for stated in [
             json!({ "mcp_servers.ours.enabled": true }),
             json!({ "mcp_servers": { "ours": { "enabled": true } } }),

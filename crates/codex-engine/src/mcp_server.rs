@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_that_hand_on_work_are_switched_off() {
+    fn delegating_servers_are_disabled() {
         let home = tempfile::tempdir().unwrap();
         let user = "[mcp_servers.ours]\ncommand = \"codex-mcp\"\nargs = [\"serve\"]\n";
         std::fs::write(home.path().join("config.toml"), user).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_beside_the_table() {
+    fn dotted_keys_are_merged_into_the_table() {
         let overrides = json!({
             "a": { "b": { "d": 0 }, "x": { "y": 0 } },
             "a.b": { "e": 0 },

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_counted_in_the_singular() {
+    fn count_of_one_is_singular() {
         let shown = [0_u64, 1, 2].map(|count| counted(count, "file"));
         assert_eq!(shown, ["0 files", "1 file", "2 files"]);
     }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn message_is_broken_at_a_terminal_alone_with_a_hanging_indent() {
+    fn message_is_wrapped_with_a_hanging_indent_only_at_a_terminal() {
         let text = "a bb ccc dd ee\n  f gg hhh iii\n\nj\n";
         let lines = "a bb ccc\n    dd ee\n  f gg\n      hhh\n      iii\n\nj\n";
         assert_eq!(broken(text, Some(9)), lines);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn replacement_of_the_directory_is_left_alone() {
+    fn replacement_of_the_directory_is_not_changed() {
         let theirs = tempfile::tempdir().unwrap();
         let open = theirs.path().join("open");
         fs::create_dir(&open).unwrap();

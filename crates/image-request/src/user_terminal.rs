@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn terminal_that_was_not_raw_is_left_alone() {
+    async fn terminal_that_was_not_raw_is_not_changed() {
         let (terminal, _far, kept) = terminal();
         let mut other = terminal.attributes().clone();
         other.local_modes.remove(LocalModes::ECHO);

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_is_created_once_and_for_this_user_alone() {
+    fn key_is_created_once_and_only_for_this_user() {
         const THREADS: usize = 16;
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("a/state");

@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_notifications_are_told() {
+    fn failed_notifications_are_reported() {
         let report = Report {
             notified: Some(json!([
                 { "to": "mail:lead" },

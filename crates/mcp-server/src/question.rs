@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn both_answer_formats_are_read_and_a_no_wins() {
+    fn both_answer_formats_are_read_and_decline_wins() {
         for (answer, expected) in [
             (json!({"action": "accept"}), Decision::Accept),
             (json!({"action": "accept", "content": {}}), Decision::Accept),

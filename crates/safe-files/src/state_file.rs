@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_ended_first() {
+    fn partial_line_is_terminated_before_an_append() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lines");
         fs::write(&path, "{\"half").unwrap();

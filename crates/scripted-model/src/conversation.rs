@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn picture_without_words_leaves_the_prompt_alone() {
+    fn picture_without_words_does_not_change_the_prompt() {
         let picture = json!({"type": "message", "role": "user", "content": [
             {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
         ]});

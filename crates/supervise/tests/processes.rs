@@ -166,7 +166,7 @@ async fn process_in_a_session_of_its_own_ends_with_the_tree() {
 /// Without a subreaper, nothing leads to such a process once its parent has ended by itself.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn process_in_a_session_of_its_own_ends_without_its_parent_on_linux_alone() {
+async fn process_in_its_own_session_ends_without_its_parent_only_on_linux() {
     let (mut process, mut streams) = start(&format!("echo $$; {SESSION}"));
     let mut stdout = BufReader::new(&mut streams.stdout);
     let program = pid_in(&mut stdout).await;

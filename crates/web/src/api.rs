@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn gap_is_told_where_events_are_gone() {
+    fn gap_is_reported_for_evicted_events() {
         assert_eq!(told(&[0, 1], 0, 0), [Some(0), Some(1)]);
         assert_eq!(told(&[7, 9], 0, 5), [None, Some(7), None, Some(9)]);
         // A host that has taken a session over begins its log anew.

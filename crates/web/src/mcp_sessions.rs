@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn session_belongs_to_who_has_begun_it() {
+    async fn session_is_owned_by_its_creator() {
         let sessions = McpSessions::new();
         let (owner, other) = (CredentialId::of_test("one"), CredentialId::of_test("other"));
         let creating = noting_full(owner.clone(), sessions.create_session());

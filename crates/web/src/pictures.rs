@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_path_is_that_of_the_picture_alone() {
+    fn absolute_path_opens_exactly_that_picture() {
         let made = tempfile::tempdir().unwrap();
         let top = made.path().canonicalize().unwrap();
         let session = top.join("sub");

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_credential_leaves_places_for_others() {
+    fn credential_cannot_take_all_slots() {
         let places = Places::new(4);
         let [one, other, third] = ["one", "other", "third"].map(CredentialId::of_test);
         let first = [places.take(&one).unwrap(), places.take(&one).unwrap()];

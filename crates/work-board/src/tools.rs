@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusal_of_a_tool_is_told_without_its_code_and_hint() {
+    fn tool_error_is_shown_without_code_and_hint() {
         let refused = |code: &str| {
             let error =
                 json!({ "code": code, "message": "session s was cancelled", "hint": "Call it." });

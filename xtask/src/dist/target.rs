@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn triples_are_read_as_they_are_shown() {
+    fn target_triples_round_trip() {
         for target in RELEASED {
             assert_eq!(target.to_string().parse::<Target>().unwrap(), target);
         }

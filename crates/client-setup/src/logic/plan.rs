@@ -521,7 +521,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn members_of_the_file_are_told_from_those_of_this_program() {
+    fn user_members_are_distinguished_from_ours() {
         let wanted = WantedEntry {
             command: words(&["codex-mcp"]),
             env: Vec::new(),
@@ -587,7 +587,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn file_in_the_form_of_opencode_2_is_left_alone() {
+    fn file_in_the_form_of_opencode_2_is_not_changed() {
         let text = r#"{"mcp": {"servers": {"x": {"type": "local", "command": ["x"]}}}}"#;
         let refused = adding(Client::OpenCode, text, None, &wanted(), NO_LINKS);
         assert_eq!(refused, Err(PlanError::OpenCode2Layout));

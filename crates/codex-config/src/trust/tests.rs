@@ -170,7 +170,7 @@ fn untrusted_paths_are_all_that_codex_may_look_up() {
 }
 
 #[test]
-fn list_is_written_for_the_user_alone() {
+fn list_is_written_for_the_user_only() {
     let world = World::new();
     let path = world.list();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn amount_in_json_has_no_noise_of_binary_fractions() {
+    fn json_amount_has_no_rounding_noise() {
         let price = Price {
             input: 0.1,
             cached_input: 0.2,

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_wrapped_at_a_terminal_alone() {
+    fn long_lines_are_wrapped_only_at_a_terminal() {
         let report = Report {
             findings: vec![
                 Finding::ok(Check::Settings, ""),

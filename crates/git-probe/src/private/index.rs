@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn busy_lock_is_left_alone() {
+    async fn held_lock_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let lock = directory.path().join("index.lock");
         fs::write(&lock, "").unwrap();

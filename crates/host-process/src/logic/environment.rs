@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commands_may_use_makes_another_key() {
+    fn variable_seen_by_commands_changes_the_key() {
         let plain = of(&[("PATH", "/bin")]);
         for other in [
             of(&[("PATH", "/venv/bin:/bin")]),

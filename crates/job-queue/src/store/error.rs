@@ -517,7 +517,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_refused_data_is_told_apart_from_a_failing_database() {
+    fn refused_data_is_distinguished_from_an_outage() {
         for (code, kind) in [
             (5, FaultKind::Busy),
             (13, FaultKind::Full),

@@ -97,7 +97,7 @@ fn postgres_conforms() {
 }
 
 #[test]
-fn task_id_is_known_to_the_host_that_gave_it_alone() {
+fn task_id_is_known_only_to_the_host_that_issued_it() {
     block_on(async {
         let (stage, other) = (TestStore::sqlite(), TestStore::sqlite());
         let (store, other) = (stage.open().await, other.open().await);

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn set_clock_of_the_store_is_detected() {
+    fn forward_jump_of_the_store_clock_is_detected() {
         let (here, there) = (Instant::now(), SystemTime::now());
         let seconds = Duration::from_secs;
         let reading = |asked, answered, store_time| ClockReading {

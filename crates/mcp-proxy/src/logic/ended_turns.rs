@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn name_is_that_of_a_turn_in_each_thread() {
+    fn turn_names_are_scoped_to_threads() {
         let (first, second) = (RequestId::Number(5), RequestId::Number(9));
         let mut turns = EndedTurns::default();
         turns.insert("t", "1", Some(&first), ALL);

@@ -388,7 +388,7 @@ fn closed_question_does_not_move_what_is_scrolled_to() {
 
 /// A conversation has 2000 steps at most.
 #[test]
-fn dropped_steps_do_not_move_what_is_scrolled_to() {
+fn scroll_position_survives_dropped_steps() {
     let mut app = opened();
     let target = Target {
         id: "sess_asking".to_owned(),

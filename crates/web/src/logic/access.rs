@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_alone_outlive_the_endpoint() {
+    fn only_tokens_outlive_the_endpoint() {
         let mut all = Credentials::default();
         let secret = |kind: Kind| Secret::of([kind as u8; 32]);
         let kinds = [Kind::Token, Kind::Browser, Kind::Link];

@@ -138,7 +138,7 @@ mod tests {
     /// Another user of the machine can load the page for signing in, and could then pretend to be the
     /// endpoint.
     #[test]
-    fn mark_of_the_endpoint_is_on_pages_for_viewers_alone() {
+    fn endpoint_mark_is_only_on_pages_for_viewers() {
         let body = html! {};
         let viewed = page("Work", Some("/events"), &body).into_string();
         assert!(viewed.contains(&endpoint_mark()), "{viewed}");

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_look_gets_no_buttons() {
+    fn look_only_credential_gets_no_buttons() {
         let html = shown(Scope::Look, &question(), Extent::Whole);
         assert!(
             !html.contains("<button") && !html.contains("<form"),

@@ -275,7 +275,7 @@ fn last_turn_is_kept_beside_the_status() {
 }
 
 #[test]
-fn other_texts_are_refused_as_registry() {
+fn malformed_registry_is_refused() {
     for text in [
         "",
         "{",

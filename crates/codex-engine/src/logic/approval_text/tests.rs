@@ -326,7 +326,7 @@ proptest! {
 }
 
 #[test]
-fn shortened_question_is_told_from_one_with_an_ellipsis() {
+fn literal_cut_mark_is_not_a_shortened_question() {
     let command = |command: &str| {
         question(&Ask::Command(CommandApproval {
             command: Some(command.to_owned()),

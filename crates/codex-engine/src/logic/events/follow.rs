@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn follower_gets_what_pollers_no_longer_get() {
+    fn follower_gets_events_forgotten_for_pollers() {
         let at = SystemTime::UNIX_EPOCH;
         let mut log = EventLog::default();
         for kind in [EventType::Progress, EventType::Result, EventType::Progress] {

@@ -108,7 +108,7 @@ async fn reply(client: &mut McpClient, thread: &Value) -> Value {
 }
 
 /// The control: Codex's own app-server works through the link.
-async fn codex_alone_follows_the_link(release: &str) {
+async fn codex_itself_follows_the_link(release: &str) {
     let stage = RepositoryFixture::new(release, script()).await;
     let directories = Directories::of(&stage);
     let codex = AppServer::real(release, &stage.home).await;
@@ -123,7 +123,7 @@ async fn codex_alone_follows_the_link(release: &str) {
 }
 
 async fn session_is_not_prompted_in_a_replaced_directory(release: &str) {
-    codex_alone_follows_the_link(release).await;
+    codex_itself_follows_the_link(release).await;
     for args in [&["--allow-dir", "."][..], &[]] {
         let stage = RepositoryFixture::new(release, script()).await;
         let directories = Directories::of(&stage);

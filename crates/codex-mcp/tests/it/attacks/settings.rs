@@ -233,7 +233,7 @@ fn trust_verb_adds_lists_and_revokes_trust() {
 }
 
 #[test]
-fn directory_outside_of_any_repository_is_trusted_alone() {
+fn trust_outside_of_a_repository_excludes_subdirectories() {
     let home = Home::new("");
     let outside = tempfile::tempdir().unwrap();
     let settings = "[plugins.codex-mcp]\nmodel = \"theirs\"\n";

@@ -247,7 +247,7 @@ async fn jobs_of_a_killed_codex_fail_or_run_again_in_their_threads() {
 
 /// The worker's writes no longer count, and its Codex is ended.
 #[tokio::test]
-async fn worker_whose_lease_expired_leaves_its_job_alone() {
+async fn worker_whose_lease_expired_does_not_change_its_job() {
     let stage = WorkerFixture::sqlite();
     let store = stage.open().await;
     let prompt = format!("echo $$ >> pids; {}", wait_command("go"));

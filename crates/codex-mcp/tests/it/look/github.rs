@@ -151,7 +151,7 @@ async fn pull_request_is_searched_in_the_repository_that_the_user_chose_for_gh()
 }
 
 #[tokio::test]
-async fn github_is_asked_again_after_commands_for_another_branch_alone() {
+async fn commands_repeat_github_queries_only_for_another_branch() {
     let github = GitHub::new();
     let texts = ["pr", "issue_comment=o/r#7", "clean"];
     let run = github.scene.run(&texts).await;

@@ -113,7 +113,7 @@ async fn worktree_with_unsaved_work_is_not_removed() {
 }
 
 #[tokio::test]
-async fn branch_that_git_keeps_is_reported_alone() {
+async fn kept_branch_is_reported_without_a_directory() {
     let scene = Scene::new();
     scene.commit("a");
     let worktree = scene.worktree().await;

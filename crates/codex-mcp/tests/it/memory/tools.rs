@@ -137,7 +137,7 @@ async fn open_call_of_a_subagent_is_refused_when_the_turn_of_its_session_ends() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_of_a_subagent_that_nobody_has_approved_is_known_not_to_be_executed() {
+async fn unapproved_subagent_call_is_reported_as_not_executed() {
     let tools = Arc::new(SilentTool {
         needs_approval: true,
         ..SilentTool::default()

@@ -94,7 +94,7 @@ async fn topic_gets_the_line_with_title_priority_and_token() {
 
 /// A client can name any server.
 #[tokio::test]
-async fn token_is_for_its_server_alone() {
+async fn token_is_sent_only_to_its_server() {
     let server = WebServer::start(Answer::ok()).await;
     for token in ["tk_0", "ntfy.example=tk_0", "127.0.0.1=tk_0", "=tk_0", ""] {
         tell(&ntfy(&server), &with_token(token)).await.unwrap();

@@ -466,7 +466,7 @@ async fn call_of_a_client_that_has_gone_is_interrupted(release: &str) {
 }
 
 #[tokio::test]
-async fn other_environment_has_another_host() {
+async fn different_environment_starts_another_host() {
     let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
     let launch = |name: &str, value: &str| stage.launch(&["--host"]).env(name, value);
     let mut clients = Vec::new();
@@ -487,7 +487,7 @@ async fn other_environment_has_another_host() {
 
 /// Commands inherit the umask of their host. The verbs reach the hosts of all umasks.
 #[tokio::test]
-async fn other_umask_has_another_host() {
+async fn different_umask_starts_another_host() {
     let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
     let mut clients = Vec::new();
     for umask in ["022", "077"] {
@@ -599,7 +599,7 @@ async fn host_is_apart_from_the_client_that_has_started_it() {
 
 /// Where no host can be started, `serve` works alone, with one warning.
 #[tokio::test]
-async fn client_without_a_host_is_served_alone() {
+async fn client_is_served_where_no_host_can_be_started() {
     let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
     let state = stage.home.state_home().join("codex-mcp");
     std::fs::create_dir_all(&state).unwrap();

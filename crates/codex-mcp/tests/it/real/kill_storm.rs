@@ -347,7 +347,7 @@ pub(super) async fn storm(
 }
 
 #[tokio::test]
-async fn each_call_ends_with_a_word_and_no_turn_is_executed_twice() {
+async fn each_call_is_answered_and_no_turn_runs_twice() {
     let stage = CodexFixture::new(testkit::codex::newest(), Script::by(count)).await;
     let stage = Arc::new(stage);
     let (numbers, is_over) = (

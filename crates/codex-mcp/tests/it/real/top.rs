@@ -172,7 +172,7 @@ async fn turn_is_steered_and_the_session_ended_by_keys() {
 }
 
 #[tokio::test]
-async fn whoever_answers_second_learns_who_was_first() {
+async fn second_answer_names_the_first_decider() {
     let mut top = TopFixture::new(testkit::codex::newest(), asking_model()).await;
     let session = top.client.start("make it", json!({})).await;
     top.enter("asking").await;

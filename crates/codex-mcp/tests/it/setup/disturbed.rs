@@ -118,7 +118,7 @@ async fn file_that_changes_during_the_question_is_not_written() {
 }
 
 #[test]
-fn other_options_later_do_not_change_what_is_restored() {
+fn restore_is_independent_of_later_options() {
     let home = Home::new("");
     let setup = Setup::on_the_newest(&home);
     setup.write_all();
@@ -159,7 +159,7 @@ fn edit_between_two_changes_survives_the_removal() {
 }
 
 #[test]
-fn all_at_once_lose_no_receipt() {
+fn concurrent_setups_lose_no_receipt() {
     let home = Home::new("");
     let setup = Setup::on_the_newest(&home);
     setup.write_all();

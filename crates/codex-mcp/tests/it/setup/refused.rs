@@ -26,7 +26,7 @@ fn cursor(home: &Home, text: &str) -> PathBuf {
 }
 
 #[test]
-fn nobody_to_ask_is_an_error_and_nothing_is_written() {
+fn setup_without_a_terminal_fails_and_writes_nothing() {
     let home = Home::new("");
     let setup = Setup::on_the_newest(&home);
     let path = cursor(&home, MINE);
@@ -180,7 +180,7 @@ fn file_of_a_foreign_group_gets_that_of_the_user() {
 /// As one that a container shares with its machine.
 #[cfg(target_os = "linux")]
 #[test]
-fn file_that_is_mounted_by_itself_stays_as_it_is() {
+fn bind_mounted_file_is_not_replaced() {
     let home = Home::new("");
     let setup = Setup::on_the_newest(&home);
     let path = cursor(&home, MINE);

@@ -437,7 +437,7 @@ fn server_that_the_user_has_removed_is_not_put_back() {
 }
 
 #[test]
-fn what_keeps_an_entry_from_use_is_said() {
+fn reason_for_an_unused_entry_is_reported() {
     let (home, _) = with_cursor(
         r#"{"mcpServers": {"a": {"command": "codex-mcp", "disabled": true}, "b": {"command": "codex", "args": ["mcp-server", "-m", "x", "-c", "approval_policy={}"]}}}"#,
     );

@@ -281,7 +281,7 @@ fn state_unknown_at_the_start_is_not_new() {
 
 /// The remote is at the checked-out commit, which came from there.
 #[test]
-fn fetched_commits_alone_are_no_push() {
+fn fetched_commits_do_not_count_as_a_push() {
     let pulled = |new: u64| {
         let mut now = start();
         now.head = Probe::Found(Head {
@@ -508,7 +508,7 @@ fn runs_without_criteria_need_a_success_and_no_refusal_at_the_end() {
 }
 
 #[test]
-fn instructions_are_for_codex_alone() {
+fn instructions_are_only_for_codex() {
     let nothing = Criteria::default();
     let start = start();
     let verdict = judge(

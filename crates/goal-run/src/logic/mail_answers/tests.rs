@@ -398,7 +398,7 @@ fn command(command: &str) -> Ask {
 }
 
 #[test]
-fn question_that_its_notice_hides_in_part_cannot_be_approved() {
+fn partly_shown_question_cannot_be_approved_by_mail() {
     let call = json!({ "serverName": "s", "message": "May I?",
         "_meta": { "codex_approval_kind": "mcp_tool_call",
             "tool_params": { "text": "word ".repeat(500) } } });

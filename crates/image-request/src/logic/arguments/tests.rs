@@ -161,7 +161,7 @@ fn last_instructions_of_the_user_count() {
 }
 
 #[test]
-fn last_profile_and_directory_count() {
+fn last_profile_and_directory_win() {
     let given = read(&[
         "-p",
         "a",

@@ -193,7 +193,7 @@ fn attacker_who_strips_tls_is_found_out() {
 }
 
 #[test]
-fn allow_and_prefer_change_to_what_the_server_admits() {
+fn sslmode_allow_and_prefer_follow_the_server() {
     let mut here = TlsServer::start("DNS:localhost");
     let admit = |here: &mut TlsServer, lines: &str| {
         here.server.stop();

@@ -447,7 +447,7 @@ fn end_of_a_failed_turn_is_not_the_answer_of_a_call_that_is_under_way() {
 
 /// Each of the two listeners that are left may hear the end of the failed turn.
 #[test]
-fn second_answer_of_a_failed_turn_leaves_a_call_alone_that_can_get_its_own() {
+fn surplus_answer_does_not_end_another_call() {
     for heard_by in [4, 6] {
         let mut harness = cancelled_with_another_listener();
         harness.child(&named("a", "error", 5));
@@ -579,7 +579,7 @@ fn thread_in_which_a_turn_without_a_call_has_failed_is_out_of_step() {
 
 /// Old releases number the turns of a thread, and use the ID of the request for the first one.
 #[test]
-fn name_that_is_used_again_is_that_of_the_latest_turn() {
+fn reused_turn_name_refers_to_the_latest_turn() {
     for is_cancelled in [true, false] {
         let mut harness = Harness::initialized("0.66.0", &no_capabilities());
         harness.reply(2, "t");

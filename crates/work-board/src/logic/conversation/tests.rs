@@ -132,7 +132,7 @@ fn commands_with_the_same_id_run_at_the_same_time() {
 
 /// The host that follows a killed one tells the items of the turn again.
 #[test]
-fn item_that_is_told_again_is_one_step() {
+fn repeated_item_is_one_step() {
     let mut one = Conversation::default();
     one.take(same_id(0, "t", "item/started", run("ls", "inProgress")));
     one.begin(1000);

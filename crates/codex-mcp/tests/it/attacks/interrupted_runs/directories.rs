@@ -31,7 +31,7 @@ async fn replaced_repository_gets_no_commits() {
 }
 
 #[tokio::test]
-async fn directory_of_a_live_run_is_left_alone() {
+async fn directory_of_a_live_run_is_not_removed() {
     let others = [commit("b.txt"), Reply::say("Done.")];
     let mut paused = PausedRun::new(&[commit("a.txt")], &others).await;
     let stage = &paused.stage;
@@ -82,7 +82,7 @@ async fn damaged_directory_is_named_and_the_next_run_begins() {
 }
 
 #[tokio::test]
-async fn directory_of_another_repository_is_left_alone() {
+async fn directory_of_another_repository_is_not_removed() {
     let others = [commit("b.txt"), Reply::say("Done.")];
     let paused = PausedRun::new(&[commit("a.txt")], &others).await;
     let stage = paused.kill().await;

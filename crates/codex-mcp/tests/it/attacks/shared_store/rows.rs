@@ -27,7 +27,7 @@ async fn signed_row_runs_the_programs_that_it_names() {
 
 /// The attacker's role may only SELECT and INSERT (H3).
 #[tokio::test]
-async fn forged_row_is_left_alone() {
+async fn forged_row_is_not_claimed() {
     let database = Database::new().await;
     let host = database.host(OthersJobs::Leave);
     let store = host.open().await;

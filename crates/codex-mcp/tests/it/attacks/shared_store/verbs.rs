@@ -9,7 +9,7 @@ use super::{Database, Intruder, get, submit};
 use crate::jobs::wait_until;
 
 #[tokio::test]
-async fn jobs_of_another_host_are_shown_and_left_alone() {
+async fn jobs_of_another_host_are_shown_but_not_changed() {
     let database = Database::new().await;
     let (ours, other) = (
         database.host(OthersJobs::Leave),

@@ -166,7 +166,7 @@ async fn session_is_cancelled_while_it_begins() {
 }
 
 #[tokio::test]
-async fn start_of_an_absent_caller_continues() {
+async fn start_continues_after_its_caller_disconnects() {
     let plan = Plan::new().on("thread/start", [Action::gate("slow"), Action::Proceed]);
     let mut sessions = Sessions::new(&plan).await;
     let call = sessions

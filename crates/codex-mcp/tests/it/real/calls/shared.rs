@@ -17,7 +17,7 @@ use crate::real::on_oldest_and_newest;
 use crate::runs::{assert_failed, assert_said};
 
 on_oldest_and_newest!(
-    cancelled_job_leaves_the_commands_of_others_alone,
+    cancelled_job_does_not_end_the_commands_of_others,
     job_of_a_killed_codex_is_lost,
     too_long_prompt_is_refused_before_the_turn,
     mcp_server_of_the_user_runs_in_the_directory_of_the_job,
@@ -39,7 +39,7 @@ fn two_at_once() -> Script {
         .on("two", [Reply::shell(waiting("two")), Reply::say("Two.")])
 }
 
-async fn cancelled_job_leaves_the_commands_of_others_alone(release: &str) {
+async fn cancelled_job_does_not_end_the_commands_of_others(release: &str) {
     let stage = CodexFixture::new(release, two_at_once()).await;
     let engine = stage.engine();
     let (mut one, mut two) = (stage.request("one"), stage.request("two"));

@@ -69,7 +69,7 @@ async fn waiting_review_gets_its_answer(release: &str) {
 
 /// Its caller has no ID of it, and must not begin it a second time.
 #[tokio::test]
-async fn run_of_a_killed_host_goes_on_and_is_not_to_be_repeated() {
+async fn run_survives_a_killed_host_and_is_not_retryable() {
     let (gate, script) = gated("done");
     let stage = job_tools::stage(testkit::codex::newest(), script).await;
     let client = client(&stage, &[]).await;

@@ -14,7 +14,7 @@ on_oldest_and_newest!(
     resumed_thread_gets_its_requested_picture,
     session_and_its_fork_get_their_requested_pictures,
     thread_in_a_subdirectory_sees_the_whole_repository,
-    thread_outside_a_repository_sees_its_directory_alone,
+    thread_outside_a_repository_sees_only_its_directory,
 );
 
 /// Without this, the proxy gives Codex no such tool.
@@ -129,7 +129,7 @@ async fn thread_in_a_subdirectory_sees_the_whole_repository(release: &str) {
 }
 
 /// Git's ceiling directories keep it from the repository that contains all test homes.
-async fn thread_outside_a_repository_sees_its_directory_alone(release: &str) {
+async fn thread_outside_a_repository_sees_only_its_directory(release: &str) {
     let stage = CodexFixture::new(release, looking_model()).await;
     let directory = stage.home.tmp();
     let bytes = stage.picture("a.png");

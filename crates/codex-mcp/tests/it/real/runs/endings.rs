@@ -301,7 +301,7 @@ async fn read_only_run_ends_after_the_first_refused_change_that_a_criterion_need
 
 /// The second signal comes before the first one has ended the run.
 #[tokio::test]
-async fn second_signal_names_the_worktree_and_what_becomes_of_commits() {
+async fn second_signal_reports_worktree_and_commits() {
     let stage = CodexFixture::new(testkit::codex::newest(), sleeping_model()).await;
     let args = [
         "--sandbox",

@@ -82,7 +82,7 @@ async fn work_outside_the_repository_is_no_progress() {
 }
 
 #[tokio::test]
-async fn words_alone_use_up_the_turns() {
+async fn turns_with_only_messages_count_towards_the_limit() {
     let script = Script::new().otherwise([Reply::say("I will.")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let ran = stage

@@ -71,7 +71,7 @@ async fn request_without_a_valid_credential_is_refused() {
 }
 
 #[tokio::test]
-async fn wrong_secrets_are_followed_by_a_pause_for_those_alone() {
+async fn wrong_secret_delays_only_its_sender() {
     let web = web().await;
     let link = web.run(&["link"]).await;
     let wrong = web.request("GET", "/api/work").bearer("wrong");
@@ -194,7 +194,7 @@ async fn link_ends_with_the_endpoint() {
 /// Behind a proxy with TLS, somebody on the way could have a browser ask for the same name without TLS, and
 /// read its cookie.
 #[tokio::test]
-async fn cookie_that_came_by_tls_is_sent_by_tls_alone() {
+async fn cookie_set_over_tls_is_sent_only_over_tls() {
     let web = web().await;
     for (scheme, is_secure) in [("http", false), ("https", true)] {
         let link = web.run(&["link"]).await;

@@ -137,7 +137,7 @@ async fn page_of_another_user_who_has_had_the_port_is_of_another_origin() {
 /// This name stays the same, so the attacker's page reads ours as long as it is open. But nothing that the
 /// browser has kept of it runs in our page.
 #[tokio::test]
-async fn nothing_that_another_user_has_sent_is_kept_for_a_plain_name() {
+async fn cached_script_of_another_server_does_not_run() {
     let plain = |link: String| {
         let (_, rest) = link.split_once(".localhost:").unwrap();
         format!("http://localhost:{rest}")
