@@ -29,7 +29,7 @@ pub(super) fn perform(entry: &Entry, effects: Vec<Effect>) {
                 connection.cast(Method::TurnInterrupt, &params);
             }
             Effect::StopCommands => connection.cast(Method::BackgroundTerminalsClean, &of_thread),
-            Effect::LetGo => connection.cast(Method::ThreadUnsubscribe, &of_thread),
+            Effect::Unsubscribe => connection.cast(Method::ThreadUnsubscribe, &of_thread),
         }
     }
 }

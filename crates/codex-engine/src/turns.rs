@@ -118,7 +118,7 @@ impl Engine {
             Err(EngineError::Withdrawn(_)) if entry.state() == State::Cancelled => {
                 // The thread was loaded for a session that has been cancelled in the meantime.
                 if self.codex.hub.sessions.is_current(entry) {
-                    perform(entry, vec![Effect::LetGo]);
+                    perform(entry, vec![Effect::Unsubscribe]);
                     let hub = Arc::clone(&self.codex.hub);
                     tokio::spawn(unload_when_ended(hub, Arc::clone(entry)));
                 }

@@ -225,7 +225,7 @@ impl World {
                 Effect::Answer { request, .. } => {
                     self.answered.entry(request).or_default().1 += 1;
                 }
-                Effect::LetGo => self.released += 1,
+                Effect::Unsubscribe => self.released += 1,
                 Effect::Interrupt(TurnId(_)) | Effect::StopCommands => {}
             }
         }

@@ -13,7 +13,7 @@ use super::{AbandonedTurn, Cancellation, CodexLoss, Effect, Session, failure};
 use crate::logic::events::EventType;
 
 /// The effects that release the thread of a cancelled session.
-const LET_GO: [Effect; 2] = [Effect::StopCommands, Effect::LetGo];
+const RELEASE: [Effect; 2] = [Effect::StopCommands, Effect::Unsubscribe];
 
 impl Session {
     /// Codex refused the prompt of turn `number`: the turn is dropped, and the previous
@@ -176,7 +176,7 @@ impl Session {
             None => self.interrupt(now),
         };
         if self.turn.is_none() {
-            effects.extend(LET_GO);
+            effects.extend(RELEASE);
         }
         self.active = now;
         self.write(
@@ -228,7 +228,7 @@ impl Session {
     pub(super) fn after_turn(&mut self, now: Now) -> Vec<Effect> {
         let mut effects = self.decline_all(now);
         if self.cancelled.is_some() {
-            effects.extend(LET_GO);
+            effects.extend(RELEASE);
         }
         effects
     }

@@ -117,7 +117,7 @@ pub enum Effect {
     /// unloaded.
     StopCommands,
     /// Unsubscribe from the thread, so that Codex may unload it.
-    LetGo,
+    Unsubscribe,
 }
 
 /// Why a prompt is refused.

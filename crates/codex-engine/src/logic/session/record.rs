@@ -566,7 +566,7 @@ mod tests {
     /// It was cancelled before it was restored.
     #[test]
     fn cancelled_session_releases_its_thread_when_it_waits_for_no_turn() {
-        let released = [Effect::StopCommands, Effect::LetGo];
+        let released = [Effect::StopCommands, Effect::Unsubscribe];
         let mut session = prompted();
         assert!(session.sending(1));
         let _ = session.accepted(1, id("turn-1"), now());
@@ -655,7 +655,7 @@ mod tests {
         assert_eq!(effects, [Effect::Interrupt(id("turn-1"))]);
         for mut cancelled in [session, again] {
             let effects = hear(&mut cancelled, "turn/completed", &turn("interrupted"));
-            assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
+            assert_eq!(effects, [Effect::StopCommands, Effect::Unsubscribe]);
             assert_eq!(cancelled.record(), None);
         }
     }

@@ -319,7 +319,7 @@ fn effect_words(effect: &Effect) -> String {
         Effect::Answer { request, result } => format!("answer {request} with {result}"),
         Effect::Interrupt(turn) => format!("interrupt {}", turn.0),
         Effect::StopCommands => "stop its commands".to_owned(),
-        Effect::LetGo => "let go".to_owned(),
+        Effect::Unsubscribe => "unsubscribe".to_owned(),
     }
 }
 

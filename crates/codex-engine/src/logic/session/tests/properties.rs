@@ -14,7 +14,7 @@ struct Observed {
     interrupted: Vec<TurnId>,
     /// Whether a second interrupt was requested, which may be superfluous.
     insisted: bool,
-    let_go: usize,
+    unsubscribed: usize,
     /// Whether Codex exited before the thread could be released.
     went_down: bool,
 }
@@ -38,7 +38,7 @@ impl Observed {
                     self.answered.push(request);
                 }
                 Effect::StopCommands => {}
-                Effect::LetGo => self.let_go += 1,
+                Effect::Unsubscribe => self.unsubscribed += 1,
                 Effect::Interrupt(turn) => {
                     self.insisted |= event == Event::InterruptAgain;
                     prop_assert!(self.insisted || !self.interrupted.contains(&turn));
@@ -96,7 +96,7 @@ impl Observed {
         let session = &mut self.world.session;
         let cancelled = session.state() == State::Cancelled;
         let over = cancelled && !session.has_turn();
-        prop_assert_eq!(self.let_go, usize::from(over && !self.went_down));
+        prop_assert_eq!(self.unsubscribed, usize::from(over && !self.went_down));
         if cancelled {
             let refusal = session.prompt(Form::Text, self.world.now);
             prop_assert_eq!(refusal, Err(PromptRefused::Cancelled));
@@ -249,7 +249,7 @@ proptest! {
             answered: Vec::new(),
             interrupted: Vec::new(),
             insisted: false,
-            let_go: 0,
+            unsubscribed: 0,
             went_down: false,
         };
         for event in events {

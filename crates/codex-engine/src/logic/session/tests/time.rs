@@ -266,7 +266,7 @@ fn tidied(way: &[Event], limit: Duration) -> (State, Vec<Effect>, TidyOutcome, W
 fn idle_session_is_cancelled_after_half_an_hour_and_forgotten_later() {
     let (state, effects, outcome, mut world) = tidied(&[], IDLE_LIMIT);
     assert_eq!((state, outcome), (State::Cancelled, TidyOutcome::Keep));
-    assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
+    assert_eq!(effects, [Effect::StopCommands, Effect::Unsubscribe]);
     world.wait(TERMINAL_LIMIT - SECOND);
     assert_eq!(
         world.session.tidy(world.now),
@@ -292,7 +292,7 @@ fn turn_without_news_is_cancelled_after_four_hours() {
         (Vec::new(), TidyOutcome::Keep)
     );
     let (effects, _) = world.apply(Event::InterruptedByCodex);
-    assert_eq!(effects, [Effect::StopCommands, Effect::LetGo]);
+    assert_eq!(effects, [Effect::StopCommands, Effect::Unsubscribe]);
     world.wait(TERMINAL_LIMIT);
     assert_eq!(
         world.session.tidy(world.now),
