@@ -65,7 +65,7 @@ impl Record {
     ///
     /// [`ReadError`] for a file that cannot be recorded, and so cannot be trusted.
     pub(super) fn update(&mut self, directory: &Path, top: &Path) -> Result<(), ReadError> {
-        let mut left = Left::default();
+        let mut left = ReadBudget::default();
         for above in up_to(directory, top) {
             let found = found_in(above, top, &mut left).into_iter();
             let hashes = found.map(|(name, hash)| Ok((name, hash?)));
@@ -84,7 +84,7 @@ impl Record {
     pub(super) fn changes(&self, directory: &Path, top: &Path) -> Vec<String> {
         let none = Hashes::new();
         let mut changes = Vec::new();
-        let mut left = Left::default();
+        let mut left = ReadBudget::default();
         for above in up_to(directory, top) {
             let name = name_below(above, top);
             let recorded = name.and_then(|name| self.0.get(name)).unwrap_or(&none);
@@ -122,13 +122,13 @@ fn shown(directory: &Path, top: &Path, file: &str) -> String {
     one_line(&below.to_string_lossy(), SHOWN)
 }
 
-/// What may still be read for work in a directory.
-struct Left {
+/// The bytes and directory entries that may still be read for work in a directory.
+struct ReadBudget {
     bytes: u64,
     entries: usize,
 }
 
-impl Default for Left {
+impl Default for ReadBudget {
     fn default() -> Self {
         Self {
             bytes: TOTAL,
@@ -137,7 +137,7 @@ impl Default for Left {
     }
 }
 
-fn found_in(directory: &Path, top: &Path, left: &mut Left) -> HashResults {
+fn found_in(directory: &Path, top: &Path, left: &mut ReadBudget) -> HashResults {
     let mut hashing = Hashing {
         directory,
         left,
@@ -179,7 +179,7 @@ fn prompt_files(settings: &[u8]) -> Vec<String> {
 /// The hashing of a directory's files. Links are followed, as Codex does.
 struct Hashing<'a> {
     directory: &'a Path,
-    left: &'a mut Left,
+    left: &'a mut ReadBudget,
     found: HashResults,
 }
 
