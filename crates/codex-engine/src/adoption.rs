@@ -90,13 +90,14 @@ impl AppServers {
         let (ending, ended) = watch::channel(None);
         let supervisor = Arc::clone(&codex.hub);
         let generation = codex.backend.next_generation(ended);
-        let gone = move |exit, cause| supervisor.gone(generation, exit, cause);
+        let on_exit = move |exit, cause| supervisor.on_exit(generation, exit, cause);
         let setup = AppServerSetup {
             line_limit: launch.line_limit,
             listener,
             ending,
         };
-        let server = AppServer::adopt(process, (connection, token, program), setup, gone).await?;
+        let server =
+            AppServer::adopt(process, (connection, token, program), setup, on_exit).await?;
         let running = codex.backend.adopt(server, generation).await;
         interrupt_unknown(&running.0, &kept);
         let mut sessions: Vec<_> = sessions(&kept).collect();

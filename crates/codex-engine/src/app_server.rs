@@ -160,8 +160,8 @@ pub(super) struct AppServerSetup {
 
 impl AppServer {
     /// Starts an app-server and initialises the connection. When the app-server and all processes
-    /// that it started have exited, `gone` is called once and `ending` gets the exit, even if the
-    /// caller no longer waits for the start. If they take longer than [`EXIT_TIMEOUT`], `gone` is
+    /// that it started have exited, `on_exit` is called once and `ending` gets the exit, even if the
+    /// caller no longer waits for the start. If they take longer than [`EXIT_TIMEOUT`], `on_exit` is
     /// called at that limit, and `ending` still waits for the exit.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl AppServer {
     pub(super) async fn start(
         program: &Program,
         setup: AppServerSetup,
-        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+        on_exit: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
         let Streams {
@@ -191,7 +191,7 @@ impl AppServer {
         let closed = connection.clone();
         tokio::spawn(async move {
             run.await;
-            end(process, closed.closing(), ending, gone).await;
+            end(process, closed.closing(), ending, on_exit).await;
         });
         let introduced = Self::introduce(connection, ended.clone()).await;
         let server = introduced.map(|server| Self { guard, ..server });
@@ -209,13 +209,13 @@ impl AppServer {
         program: &Program,
         (adoption, token): (&Path, AccessToken),
         setup: AppServerSetup,
-        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+        on_exit: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
         let (process, stderr) = spawn_adoptable(program, adoption)?;
         let stderr_log = StderrLog::listen(stderr);
         let ended = setup.ending.subscribe();
         let codex = (token, program.path.clone());
-        let server = Self::on_port(process, codex, None, setup, gone).await;
+        let server = Self::on_port(process, codex, None, setup, on_exit).await;
         started_or_why(server, ended, stderr_log).await
     }
 
@@ -228,10 +228,10 @@ impl AppServer {
         process: AdoptableProcess,
         (connection, token, program): (TcpStream, AccessToken, PathBuf),
         setup: AppServerSetup,
-        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+        on_exit: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
         let codex = (token, program);
-        let server = Self::on_port(process, codex, Some(connection), setup, gone).await;
+        let server = Self::on_port(process, codex, Some(connection), setup, on_exit).await;
         server.map_err(|error| StartError::NotAnAppServer {
             reason: error.to_string(),
             stderr_tail: StderrTail::default(),
@@ -244,7 +244,7 @@ impl AppServer {
         (token, program): (AccessToken, PathBuf),
         stream: Option<TcpStream>,
         setup: AppServerSetup,
-        gone: impl FnOnce(Exit, ExitCause) + Send + 'static,
+        on_exit: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, CallError> {
         let AppServerSetup {
             line_limit,
@@ -281,7 +281,7 @@ impl AppServer {
                 }
                 Err(_) => None,
             };
-            end(CodexProcess::Adoptable(process), closing, ending, gone).await;
+            end(CodexProcess::Adoptable(process), closing, ending, on_exit).await;
         });
         let (connection, address) = opening
             .await
@@ -454,21 +454,21 @@ async fn end(
     mut process: CodexProcess,
     closing: Option<Closing>,
     ending: watch::Sender<Option<Exit>>,
-    gone: impl FnOnce(Exit, ExitCause),
+    on_exit: impl FnOnce(Exit, ExitCause),
 ) {
     let cause = match closing {
         Some(_) => ExitCause::Requested,
         None => ExitCause::Unrequested,
     };
-    report(process.end(closing), cause, ending, gone).await;
+    report(process.end(closing), cause, ending, on_exit).await;
 }
 
-/// Reports an exit: to `gone` within [`EXIT_TIMEOUT`], to `ending` only when it happens.
+/// Reports an exit: to `on_exit` within [`EXIT_TIMEOUT`], to `ending` only when it happens.
 async fn report(
     exit: impl Future<Output = Exit>,
     cause: ExitCause,
     ending: watch::Sender<Option<Exit>>,
-    gone: impl FnOnce(Exit, ExitCause),
+    on_exit: impl FnOnce(Exit, ExitCause),
 ) {
     let mut exit = pin!(exit);
     let in_time = timeout(EXIT_TIMEOUT, exit.as_mut()).await.ok();
@@ -479,7 +479,7 @@ async fn report(
             EXIT_TIMEOUT.as_secs()
         ),
     }
-    gone(in_time.unwrap_or(Exit::Unknown), cause);
+    on_exit(in_time.unwrap_or(Exit::Unknown), cause);
     let exit = match in_time {
         Some(exit) => exit,
         None => exit.await,

@@ -113,7 +113,7 @@ pub(crate) struct Generation(u64);
 pub(crate) trait Supervisor: Listener {
     /// An app-server has ended, and with it every thread that it had loaded. Not called
     /// for one that never answered: its start has failed.
-    fn gone(&self, generation: Generation, exit: Exit, cause: ExitCause);
+    fn on_exit(&self, generation: Generation, exit: Exit, cause: ExitCause);
 }
 
 /// An app-server and its number.
@@ -364,9 +364,9 @@ impl Backend {
         let listener: Arc<dyn Listener> = supervisor.clone();
         let answered = Arc::new(AtomicBool::new(false));
         let has_answered = Arc::clone(&answered);
-        let gone = move |exit, cause| {
+        let on_exit = move |exit, cause| {
             if has_answered.load(Ordering::Relaxed) {
-                supervisor.gone(generation, exit, cause);
+                supervisor.on_exit(generation, exit, cause);
             }
         };
         let (ending, ended) = watch::channel(None);
@@ -379,9 +379,9 @@ impl Backend {
         };
         let started = match adoption {
             Some((socket, token)) => {
-                AppServer::start_adoptable(&program, (&socket, token), setup, gone).await
+                AppServer::start_adoptable(&program, (&socket, token), setup, on_exit).await
             }
-            None => AppServer::start(&program, setup, gone).await,
+            None => AppServer::start(&program, setup, on_exit).await,
         };
         let server = match started {
             Ok(server) => server,

@@ -160,7 +160,7 @@ impl Listener for Hub {
 }
 
 impl Supervisor for Hub {
-    fn gone(&self, generation: Generation, exit: Exit, cause: ExitCause) {
+    fn on_exit(&self, generation: Generation, exit: Exit, cause: ExitCause) {
         if cause == ExitCause::Unrequested {
             let at = SystemTime::now();
             let mut exits = lock(&self.unexpected_exits);
