@@ -456,7 +456,7 @@ fn notify(hub: &Hub, method: &str, params: &impl Serialize) {
     };
     let params = json_values::reduced(&params, ThreadNotification::MAX_VALUES);
     match ThreadNotification::read(method, &params) {
-        Ok(Some(heard)) => hub.on_notification(heard),
+        Ok(Some(notification)) => hub.on_notification(notification),
         Ok(None) => {}
         Err(error) => tracing::warn!("a step of an earlier turn is not understood: {error}"),
     }

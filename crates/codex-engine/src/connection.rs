@@ -43,7 +43,7 @@ const LOGGED: usize = 200;
 /// task, in order; must not block.
 pub(crate) trait Listener: Send + Sync {
     /// A notification about a thread.
-    fn on_notification(&self, heard: ThreadNotification<'_>);
+    fn on_notification(&self, notification: ThreadNotification<'_>);
 
     /// A question about a thread, with its raw parameters. Returns `false` if the thread
     /// is not ours.
@@ -486,7 +486,7 @@ fn dispatch(line: &[u8], shared: &Shared, listener: &dyn Listener) {
             let params = params.unwrap_or(RawValue::NULL);
             let params = json_values::reduced(params, ThreadNotification::MAX_VALUES);
             match ThreadNotification::read(&method, &params) {
-                Ok(Some(heard)) => listener.on_notification(heard),
+                Ok(Some(notification)) => listener.on_notification(notification),
                 Ok(None) => tracing::trace!("{method}"),
                 Err(error) => log_stray(line, &error),
             }

@@ -70,31 +70,32 @@ impl Hub {
 
     /// Notes the files that a sub-agent is about to change, for the session that will be asked to
     /// approve the change.
-    fn note_changes_of_sub_agent(&self, heard: ThreadNotification<'_>) {
-        if let Notification::ItemStarted(Item::FileChange { id, changes, .. }) = heard.notification
-            && let Some(parent) = self.sessions.responsible(&heard.thread)
+    fn note_changes_of_sub_agent(&self, notification: ThreadNotification<'_>) {
+        if let Notification::ItemStarted(Item::FileChange { id, changes, .. }) =
+            notification.notification
+            && let Some(parent) = self.sessions.responsible(&notification.thread)
         {
-            parent.look(|machine, _| machine.changes_announced(&heard.thread, id, changes));
+            parent.look(|machine, _| machine.changes_announced(&notification.thread, id, changes));
         }
     }
 }
 
 impl Listener for Hub {
-    fn on_notification(&self, heard: ThreadNotification<'_>) {
+    fn on_notification(&self, notification: ThreadNotification<'_>) {
         // Codex also reports threads of its own, such as those of sub-agents. Of these, only their
         // questions matter to us, and the file changes that the questions are about.
-        let found = match heard.notification {
-            Notification::RequestResolved(_) => self.sessions.responsible(&heard.thread),
-            _ => self.sessions.by_thread(&heard.thread),
+        let found = match notification.notification {
+            Notification::RequestResolved(_) => self.sessions.responsible(&notification.thread),
+            _ => self.sessions.by_thread(&notification.thread),
         };
         let Some(entry) = found else {
-            return self.note_changes_of_sub_agent(heard);
+            return self.note_changes_of_sub_agent(notification);
         };
         let _in_span = entry.span.enter();
-        entry.notify(&heard);
+        entry.notify(&notification);
         if let Notification::ItemStarted(Item::CollabAgentToolCall { children })
         | Notification::ItemCompleted(Item::CollabAgentToolCall { children }) =
-            &heard.notification
+            &notification.notification
         {
             for child in children {
                 if self.sessions.adopt(child, &entry) {
@@ -103,13 +104,14 @@ impl Listener for Hub {
             }
         }
         // Callers that wait for the turn need not be woken for each piece of text.
-        let effects = match heard.notification {
+        let effects = match notification.notification {
             Notification::Delta(..) => {
-                entry.write(|machine, now| machine.on_notification(heard, now))
+                entry.write(|machine, now| machine.on_notification(notification, now))
             }
             _ => {
                 let before = entry.look(|machine, _| machine.turns());
-                let effects = entry.change(|machine, now| machine.on_notification(heard, now));
+                let effects =
+                    entry.change(|machine, now| machine.on_notification(notification, now));
                 watch_turn_begun_elsewhere(&entry, before);
                 effects
             }

@@ -244,11 +244,11 @@ impl PendingCall {
     }
 
     fn notify_session(&self, method: &str, params: &RawValue) {
-        if let Ok(Some(heard)) = ThreadNotification::read(method, params) {
-            self.entry.notify(&heard);
+        if let Ok(Some(notification)) = ThreadNotification::read(method, params) {
+            self.entry.notify(&notification);
             let effects = self
                 .entry
-                .change(|machine, now| machine.on_notification(heard, now));
+                .change(|machine, now| machine.on_notification(notification, now));
             perform(&self.entry, effects);
         }
     }

@@ -99,8 +99,8 @@ impl World {
             assert!(!words.chars().any(char::is_control), "{words:?}");
             drop(usage_limits::as_json(&self.limits, self.now.wall));
         }
-        if let Ok(Some(heard)) = ThreadNotification::read(method, params) {
-            let effects = self.session.on_notification(heard, self.now);
+        if let Ok(Some(notification)) = ThreadNotification::read(method, params) {
+            let effects = self.session.on_notification(notification, self.now);
             self.note(effects);
         }
     }

@@ -146,9 +146,9 @@ impl Invocation {
         question: &[A],
         input: &[u8],
     ) -> Result<Vec<u8>, GitError> {
-        let heard = self.run(question, input).await?;
-        let stdout = answered(&heard).map(|()| heard.stdout)?;
-        match heard.extent {
+        let output = self.run(question, input).await?;
+        let stdout = answered(&output).map(|()| output.stdout)?;
+        match output.extent {
             Extent::Whole => Ok(stdout),
             Extent::Cut => Err(GitError::TooMuch),
         }
@@ -176,10 +176,10 @@ impl Invocation {
             limit: self.bounds.limit,
         };
         match run_with_input(&program, &talk, end).await {
-            Ok(heard) if heard.exit == NOT_FOUND => Err(GitError::Missing),
-            Ok(heard) => {
+            Ok(output) if output.exit == NOT_FOUND => Err(GitError::Missing),
+            Ok(output) => {
                 self.note(|kinds| kinds.remove(&kind));
-                Ok(heard)
+                Ok(output)
             }
             Err(_) if self.bounds.halt.is_cancelled() => Err(GitError::Cancelled),
             Err(error) if error.kind() == ErrorKind::TimedOut && self.has_timed_out.is_some() => {
@@ -267,11 +267,11 @@ fn leads_elsewhere(name: &OsStr) -> bool {
 }
 
 /// The error, if git failed.
-pub(super) fn answered(heard: &ProgramOutput) -> Result<(), GitError> {
-    match heard.exit {
+pub(super) fn answered(output: &ProgramOutput) -> Result<(), GitError> {
+    match output.exit {
         Exit::Code(0) => Ok(()),
         exit => {
-            let words = String::from_utf8_lossy(&heard.stderr);
+            let words = String::from_utf8_lossy(&output.stderr);
             let words = words.lines().next().unwrap_or_default().to_owned();
             Err(GitError::Failed { exit, words })
         }

@@ -72,11 +72,11 @@ impl Status {
 impl Git {
     /// The state of the working tree.
     pub async fn status(&self) -> Result<Status, GitError> {
-        let heard = self.run(STATUS, &[]).await?;
-        answered(&heard)?;
+        let output = self.run(STATUS, &[]).await?;
+        answered(&output)?;
         Ok(Status {
-            words: heard.stdout,
-            extent: heard.extent,
+            words: output.stdout,
+            extent: output.extent,
         })
     }
 

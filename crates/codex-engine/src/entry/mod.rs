@@ -222,9 +222,9 @@ impl Entry {
         self.on_notification.set(on_notification).is_ok()
     }
 
-    pub(super) fn notify(&self, heard: &ThreadNotification<'_>) {
+    pub(super) fn notify(&self, notification: &ThreadNotification<'_>) {
         if let Some(on_notification) = self.on_notification.get() {
-            on_notification(heard);
+            on_notification(notification);
         }
     }
 

@@ -370,9 +370,10 @@ mod tests {
     #[test]
     fn delta_is_borrowed_from_the_line() {
         let params = raw(r#"{"threadId":"t","turnId":"u","itemId":"i","delta":"x"}"#);
-        let heard = read("item/agentMessage/delta", &params).unwrap();
-        assert!(matches!(heard.thread, Cow::Borrowed("t")));
-        let Notification::Delta(DeltaSource::AgentMessage, delta) = heard.notification else {
+        let notification = read("item/agentMessage/delta", &params).unwrap();
+        assert!(matches!(notification.thread, Cow::Borrowed("t")));
+        let Notification::Delta(DeltaSource::AgentMessage, delta) = notification.notification
+        else {
             panic!("a delta");
         };
         assert!(matches!(delta.delta, Cow::Borrowed("x")));
@@ -384,9 +385,12 @@ mod tests {
         assert!(read("brand/new", &raw("[]")).is_none());
         assert!(read("brand/new", &raw(r#"{"threadId":"t","turnId":null}"#)).is_none());
         let about_a_turn = raw(r#"{"threadId":"t","turnId":"u","more":[1]}"#);
-        let heard = read("brand/new", &about_a_turn).unwrap();
-        assert!(matches!(heard.notification, Notification::Other));
-        assert_eq!((heard.method, &*heard.thread), ("brand/new", "t"));
+        let notification = read("brand/new", &about_a_turn).unwrap();
+        assert!(matches!(notification.notification, Notification::Other));
+        assert_eq!(
+            (notification.method, &*notification.thread),
+            ("brand/new", "t")
+        );
         let params = raw(r#"{"threadId":"t","turnId":"u","item":{"type":"hologram","id":"i"}}"#);
         assert!(matches!(
             read("item/started", &params).unwrap().notification,
@@ -404,9 +408,11 @@ mod tests {
             ),
         ] {
             let params = raw(params);
-            let heard = read(method, &params).unwrap();
-            assert_eq!(heard.thread, "t");
-            assert!(matches!(heard.notification, Notification::Warning(words) if words == "w"));
+            let notification = read(method, &params).unwrap();
+            assert_eq!(notification.thread, "t");
+            assert!(
+                matches!(notification.notification, Notification::Warning(words) if words == "w")
+            );
         }
         assert!(read("warning", &raw(r#"{"message":"w"}"#)).is_none());
     }

@@ -138,19 +138,19 @@ impl IndexListing {
             Err(error) => return Err(io::Error::other(error).into()),
         }
         git.set("GIT_INDEX_FILE", copy);
-        let heard = git.run(LIST, &[]).await?;
-        answered(&heard)?;
-        if heard.extent == Extent::Cut {
+        let output = git.run(LIST, &[]).await?;
+        answered(&output)?;
+        if output.extent == Extent::Cut {
             return Err(GitError::TooMuch);
         }
         // Git omits what is below a tree that it cannot read, and exits with 0.
-        let words = String::from_utf8_lossy(&heard.stderr);
+        let words = String::from_utf8_lossy(&output.stderr);
         match words.lines().find(|line| line.starts_with("error: ")) {
             Some(line) => {
                 let why = format!("git cannot read Codex's index, which may be sparse: {line}");
                 Err(io::Error::other(why).into())
             }
-            None => Ok(Self(heard.stdout)),
+            None => Ok(Self(output.stdout)),
         }
     }
 }

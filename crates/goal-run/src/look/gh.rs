@@ -112,16 +112,16 @@ impl Gh {
 
     /// Asks GitHub for the user's login and the time.
     pub(super) async fn identify(&self) -> Result<GithubIdentity, GhError> {
-        let heard = self.run(&["api", "-i", "user"].map(str::to_owned)).await?;
-        let output = String::from_utf8_lossy(&heard.stdout).replace("\r\n", "\n");
-        let (head, body) = output.split_once("\n\n").unwrap_or((&output, ""));
+        let output = self.run(&["api", "-i", "user"].map(str::to_owned)).await?;
+        let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+        let (head, body) = text.split_once("\n\n").unwrap_or((&text, ""));
         let status = head.lines().next().and_then(|line| line.split(' ').nth(1));
-        let login = match (status, &heard.exit) {
-            (Some("401"), _) => return Err(GhError::NotLoggedIn(first_error_line(&heard))),
+        let login = match (status, &output.exit) {
+            (Some("401"), _) => return Err(GhError::NotLoggedIn(first_error_line(&output))),
             // The token of an app has no account.
             (Some("403"), _) => None,
             _ => {
-                stdout_of(heard)?;
+                stdout_of(output)?;
                 let user: User = read(body.as_bytes())?;
                 Some(user.login)
             }
@@ -214,11 +214,11 @@ impl Gh {
             let _ = timeout(self.timeout, self.halt.cancelled()).await;
         };
         match run_with_input(&program, &talk, end).await {
-            Ok(heard) if heard.exit == NOT_FOUND => Err(GhError::Missing),
-            Ok(heard) if heard.exit == NOT_LOGGED_IN => {
-                Err(GhError::NotLoggedIn(first_error_line(&heard)))
+            Ok(output) if output.exit == NOT_FOUND => Err(GhError::Missing),
+            Ok(output) if output.exit == NOT_LOGGED_IN => {
+                Err(GhError::NotLoggedIn(first_error_line(&output)))
             }
-            Ok(heard) => Ok(heard),
+            Ok(output) => Ok(output),
             Err(_) if self.halt.is_cancelled() => Err(GhError::Cancelled),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 Err(GhError::Silent(self.timeout))
@@ -243,19 +243,19 @@ fn is_by(comment: &ApiComment, login: Option<&str>) -> bool {
     }
 }
 
-fn stdout_of(heard: ProgramOutput) -> Result<Vec<u8>, GhError> {
-    match (heard.exit, heard.extent) {
-        (Exit::Code(0), Extent::Whole) => Ok(heard.stdout),
+fn stdout_of(output: ProgramOutput) -> Result<Vec<u8>, GhError> {
+    match (output.exit, output.extent) {
+        (Exit::Code(0), Extent::Whole) => Ok(output.stdout),
         (Exit::Code(0), Extent::Cut) => Err(GhError::Garbage("it is too long".to_owned())),
         (exit, _) => Err(GhError::Failed {
             exit,
-            words: first_error_line(&heard),
+            words: first_error_line(&output),
         }),
     }
 }
 
-fn first_error_line(heard: &ProgramOutput) -> String {
-    let words = String::from_utf8_lossy(&heard.stderr);
+fn first_error_line(output: &ProgramOutput) -> String {
+    let words = String::from_utf8_lossy(&output.stderr);
     words.lines().next().unwrap_or("no message").to_owned()
 }
 

@@ -34,8 +34,8 @@ impl Remote {
     /// The push target of the current branch, if HEAD is on one.
     pub(super) async fn of(git: &Git, branch: Option<&str>) -> Result<Self, GitError> {
         let question = ["config", "--null", "--get-regexp", REMOTES];
-        let heard = git.run(&question, &[]).await?;
-        let settings = settings(&heard.stdout);
+        let output = git.run(&question, &[]).await?;
+        let settings = settings(&output.stdout);
         Ok(remote(&settings, branch))
     }
 }

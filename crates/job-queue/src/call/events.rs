@@ -48,8 +48,8 @@ impl EventQueue {
         let (sender, coming) = mpsc::unbounded_channel();
         let shared = Arc::new(Mutex::new(Shared::new(digest)));
         let reader = Arc::clone(&shared);
-        engine.set_on_notification(&opened.session, move |heard| {
-            if let Some(line) = lock(&reader).take(heard) {
+        engine.set_on_notification(&opened.session, move |notification| {
+            if let Some(line) = lock(&reader).take(notification) {
                 // The job may have ended.
                 let _ = sender.send(line);
             }
@@ -107,13 +107,13 @@ impl Shared {
     }
 
     /// Records a notification of Codex. Returns its event for the job, if the queue has room.
-    fn take(&mut self, heard: &ThreadNotification<'_>) -> Option<EventLine> {
+    fn take(&mut self, notification: &ThreadNotification<'_>) -> Option<EventLine> {
         if let Notification::ItemCompleted(Item::CollabAgentToolCall { children }) =
-            &heard.notification
+            &notification.notification
         {
             self.has_subagents |= !children.is_empty();
         }
-        let line = EventLine::of(&self.recorder.take(heard)?);
+        let line = EventLine::of(&self.recorder.take(notification)?);
         lock(&self.digest).take(&line.event);
         if self.waiting_bytes + line.json.len() > WAITING_LIMIT {
             self.lost += 1;
@@ -139,10 +139,10 @@ mod tests {
             let item = json!({ "type": "agentMessage", "id": "1", "text": text });
             let params = json!({ "threadId": "t", "turnId": "u", "item": item });
             let params = to_raw_value(&params).unwrap();
-            let heard = ThreadNotification::read("item/completed", &params)
+            let notification = ThreadNotification::read("item/completed", &params)
                 .unwrap()
                 .unwrap();
-            shared.take(&heard).is_some()
+            shared.take(&notification).is_some()
         };
         let long = "x".repeat(1024 * 1024);
 

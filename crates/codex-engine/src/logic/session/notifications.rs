@@ -25,14 +25,18 @@ const COMPACTED: &str = "thread/compacted";
 
 impl Session {
     /// Handles a notification about the thread.
-    pub fn on_notification(&mut self, heard: ThreadNotification<'_>, now: Now) -> Vec<Effect> {
+    pub fn on_notification(
+        &mut self,
+        notification: ThreadNotification<'_>,
+        now: Now,
+    ) -> Vec<Effect> {
         self.mark_active(now);
         let ThreadNotification {
             method,
             params,
             notification,
             ..
-        } = heard;
+        } = notification;
         if let Some(turn) = self.turn.as_mut().filter(|_| shows_work(&notification)) {
             turn.final_error = None;
         }
@@ -144,10 +148,10 @@ impl Session {
         }
     }
 
-    fn item_started(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
+    fn item_started(&mut self, item: Item, message: (&str, &RawValue), now: Now) {
         self.note_uncounted(&item);
         let words = describe::item(&item);
-        self.write_news(kind_of(&item), heard, words.as_deref(), now);
+        self.write_news(kind_of(&item), message, words.as_deref(), now);
         if let Some(words) = words {
             self.activity.begin(step_id(&item), words, now.instant);
         }
@@ -159,10 +163,10 @@ impl Session {
         }
     }
 
-    fn item_completed(&mut self, item: Item, heard: (&str, &RawValue), now: Now) {
+    fn item_completed(&mut self, item: Item, message: (&str, &RawValue), now: Now) {
         self.note_uncounted(&item);
         let words = describe::ended(&item);
-        self.write_news(kind_of(&item), heard, words.as_deref(), now);
+        self.write_news(kind_of(&item), message, words.as_deref(), now);
         // A message is followed by another step or by the end of the turn.
         if !matches!(item, Item::AgentMessage { .. }) {
             self.activity.end(step_id(&item), now.instant);

@@ -347,8 +347,8 @@ mod tests {
 
     fn hear(session: &mut Session, method: &str, params: &serde_json::Value) -> Vec<Effect> {
         let params = to_raw_value(params).unwrap();
-        let heard = ThreadNotification::read(method, &params).unwrap().unwrap();
-        session.on_notification(heard, now())
+        let notification = ThreadNotification::read(method, &params).unwrap().unwrap();
+        session.on_notification(notification, now())
     }
 
     fn turn(status: &str) -> serde_json::Value {

@@ -127,8 +127,8 @@ impl World {
     /// Passes a notification to the session, as on the wire.
     fn receive(&mut self, method: &str, params: Value) -> Vec<Effect> {
         let params = RawValue::from_string(params.to_string()).unwrap();
-        let heard = ThreadNotification::read(method, &params).unwrap().unwrap();
-        self.session.on_notification(heard, self.now)
+        let notification = ThreadNotification::read(method, &params).unwrap().unwrap();
+        self.session.on_notification(notification, self.now)
     }
 
     fn receive_delta(&mut self, item: &str, text: &str) -> Vec<Effect> {

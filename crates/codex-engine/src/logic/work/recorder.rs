@@ -72,14 +72,14 @@ enum Call {
 
 impl Recorder {
     /// The event of a notification, if it has one.
-    pub fn take(&mut self, heard: &ThreadNotification<'_>) -> Option<Value> {
-        match &heard.notification {
+    pub fn take(&mut self, notification: &ThreadNotification<'_>) -> Option<Value> {
+        match &notification.notification {
             Notification::TurnStarted(_) => Some(json!({ "type": "turn.started" })),
             Notification::TurnCompleted(turn) => self.ended(turn),
-            Notification::ItemStarted(_) => self.step("item.started", heard),
-            Notification::ItemCompleted(_) => self.step("item.completed", heard),
+            Notification::ItemStarted(_) => self.step("item.started", notification),
+            Notification::ItemCompleted(_) => self.step("item.completed", notification),
             Notification::Raw(_) => {
-                let payload = member(heard, "item")?;
+                let payload = member(notification, "item")?;
                 self.raw(&payload)
             }
             Notification::Plan(plan) => Some(todo_list(plan)),
@@ -159,8 +159,8 @@ impl Recorder {
         }
     }
 
-    fn step(&mut self, kind: &str, heard: &ThreadNotification<'_>) -> Option<Value> {
-        let item = member(heard, "item")?;
+    fn step(&mut self, kind: &str, notification: &ThreadNotification<'_>) -> Option<Value> {
+        let item = member(notification, "item")?;
         let item = item.as_object()?;
         if let Some(id) = item.get("id").and_then(Value::as_str) {
             self.calls.remove(id);
@@ -205,8 +205,8 @@ impl Call {
     }
 }
 
-fn member(heard: &ThreadNotification<'_>, name: &str) -> Option<Value> {
-    let mut params: Map<String, Value> = serde_json::from_str(heard.params.get()).ok()?;
+fn member(notification: &ThreadNotification<'_>, name: &str) -> Option<Value> {
+    let mut params: Map<String, Value> = serde_json::from_str(notification.params.get()).ok()?;
     params.remove(name)
 }
 
