@@ -50,7 +50,7 @@ pub(super) struct Work {
     /// The name of a job, or the beginning of the first prompt of a session.
     pub(super) task: Option<String>,
     /// The step that it does, or the event for which it waits.
-    pub(super) doing: Option<Doing>,
+    pub(super) doing: Option<CurrentActivity>,
     pub(super) tokens: Option<u64>,
     pub(super) cost: Option<Cost>,
     pub(super) directory: Option<String>,
@@ -60,7 +60,7 @@ pub(super) struct Work {
 /// The step that a piece of work does, or the event for which it waits. In text and JSON, a step
 /// has its time so far.
 #[derive(Debug, Clone)]
-pub(super) struct Doing {
+pub(super) struct CurrentActivity {
     pub(super) words: String,
     /// When the step began.
     pub(super) since: Option<SystemTime>,
@@ -68,13 +68,13 @@ pub(super) struct Doing {
 
 /// The time is not compared: each look would find a change, as hosts compute the beginning of a
 /// step again each time.
-impl PartialEq for Doing {
+impl PartialEq for CurrentActivity {
     fn eq(&self, other: &Self) -> bool {
         self.words == other.words
     }
 }
 
-impl Display for Doing {
+impl Display for CurrentActivity {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.since {
             Some(since) => {
@@ -86,7 +86,7 @@ impl Display for Doing {
     }
 }
 
-impl Serialize for Doing {
+impl Serialize for CurrentActivity {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -138,7 +138,7 @@ fn of_session(session: SessionSummary, prices: &Prices) -> Work {
         },
         created_at: session.created,
         task: session.title,
-        doing: session.step.map(|step| Doing {
+        doing: session.step.map(|step| CurrentActivity {
             words: step.words,
             since: Some(step.since),
         }),
@@ -209,7 +209,7 @@ async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
     Ok(Work {
         doing: match job.state {
             JobState::Running => step(store, &job.id).await?,
-            _ => job_json::waiting(&job).map(|wait| Doing {
+            _ => job_json::waiting(&job).map(|wait| CurrentActivity {
                 words: wait.to_string(),
                 since: None,
             }),
@@ -232,10 +232,10 @@ async fn of_job(store: &JobStore, job: JobSummary) -> Result<Work, StoreError> {
     })
 }
 
-async fn step(store: &JobStore, job: &JobId) -> Result<Option<Doing>, StoreError> {
+async fn step(store: &JobStore, job: &JobId) -> Result<Option<CurrentActivity>, StoreError> {
     let now = SystemTime::now();
     let step = activity::current_step(store, job, now).await?;
-    Ok(step.map(|step| Doing {
+    Ok(step.map(|step| CurrentActivity {
         words: step.words,
         since: now.checked_sub(step.took),
     }))

@@ -36,7 +36,7 @@ const IN_IMAGE: &str = "/usr/local/bin";
 
 /// The facts that decide in addition to the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct InstallFacts {
     /// The user's home.
     pub(crate) home: Option<PathBuf>,
     /// The directory of `cargo install`, which has `bin` in it.
@@ -52,13 +52,13 @@ pub(crate) struct Surroundings {
 impl Channel {
     /// The channel of the executable at `program`, a path without links. If only one channel uses
     /// that place, the place decides: a container can contain copies from every channel.
-    pub(crate) fn of(program: &Path, around: &Surroundings) -> Self {
+    pub(crate) fn of(program: &Path, facts: &InstallFacts) -> Self {
         let has = |name: &str| program.components().any(|part| part.as_os_str() == name);
         let is_in = |directory: Option<&PathBuf>, below: &str| {
             let directory = directory.map(|directory| directory.join(below));
             directory.is_some_and(|directory| program.parent() == Some(&directory))
         };
-        if around.is_in_cargo_target {
+        if facts.is_in_cargo_target {
             Self::Checkout
         } else if program.iter().any(is_cache) && has("node_modules") {
             Self::Npx
@@ -67,13 +67,13 @@ impl Channel {
         } else if has("Cellar") {
             // Source: https://docs.brew.sh/Formula-Cookbook#homebrew-terminology
             Self::Homebrew
-        } else if is_in(around.cargo_home.as_ref(), "bin") {
+        } else if is_in(facts.cargo_home.as_ref(), "bin") {
             Self::Cargo
-        } else if around.is_listed_by_dpkg {
+        } else if facts.is_listed_by_dpkg {
             Self::Debian
-        } else if is_in(around.home.as_ref(), ".local/bin") {
+        } else if is_in(facts.home.as_ref(), ".local/bin") {
             Self::Installer
-        } else if around.is_in_container && program.parent() == Some(Path::new(IN_IMAGE)) {
+        } else if facts.is_in_container && program.parent() == Some(Path::new(IN_IMAGE)) {
             Self::Container
         } else {
             Self::Unknown
@@ -161,16 +161,16 @@ mod tests {
 
     use super::*;
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn facts() -> InstallFacts {
+        InstallFacts {
             home: Some("/home/you".into()),
             cargo_home: Some("/home/you/.cargo".into()),
-            ..Surroundings::default()
+            ..InstallFacts::default()
         }
     }
 
-    fn of(program: &str, around: &Surroundings) -> Channel {
-        Channel::of(Path::new(program), around)
+    fn of(program: &str, facts: &InstallFacts) -> Channel {
+        Channel::of(Path::new(program), facts)
     }
 
     #[test]
@@ -222,24 +222,24 @@ mod tests {
             ("/usr/bin/codex-mcp", Channel::Unknown),
             ("/usr/local/bin/codex-mcp", Channel::Unknown),
         ] {
-            assert_eq!(of(program, &around()), channel, "{program}");
+            assert_eq!(of(program, &facts()), channel, "{program}");
         }
     }
 
     #[test]
-    fn surroundings_decide_where_the_path_does_not() {
-        let packaged = Surroundings {
+    fn facts_decide_where_the_path_does_not() {
+        let packaged = InstallFacts {
             is_listed_by_dpkg: true,
-            ..around()
+            ..facts()
         };
-        let contained = Surroundings {
+        let contained = InstallFacts {
             is_in_container: true,
-            ..around()
+            ..facts()
         };
-        let built = Surroundings {
+        let built = InstallFacts {
             is_in_cargo_target: true,
             is_in_container: true,
-            ..around()
+            ..facts()
         };
         let program = "/usr/bin/codex-mcp";
         assert_eq!(of(program, &packaged), Channel::Debian);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use safe_files::untrusted_file::{self, Links};
 
-use channel::{Channel, Surroundings};
+use channel::{Channel, InstallFacts};
 
 use crate::environment::{home, variable};
 
@@ -50,7 +50,7 @@ impl Installation {
         let program = program.map(channel::without_deletion_mark);
         let program = program.map(|path| path.canonicalize().unwrap_or(path));
         let channel = program.as_deref().map_or(Channel::Unknown, |program| {
-            Channel::of(program, &surroundings(program))
+            Channel::of(program, &install_facts(program))
         });
         Self {
             commit: COMMIT,
@@ -73,10 +73,10 @@ impl Installation {
     }
 }
 
-fn surroundings(program: &Path) -> Surroundings {
+fn install_facts(program: &Path) -> InstallFacts {
     let cargo_home = variable("CARGO_HOME").map(PathBuf::from);
     let has_mark = |directory: &Path| directory.join(TARGET_MARK).is_file();
-    Surroundings {
+    InstallFacts {
         cargo_home: cargo_home.or_else(|| Some(home()?.join(".cargo"))),
         home: home(),
         is_listed_by_dpkg: is_listed(program, Path::new(DPKG_LIST)),

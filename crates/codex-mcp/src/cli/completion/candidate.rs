@@ -111,7 +111,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::cli::work_list::Doing;
+    use crate::cli::work_list::CurrentActivity;
 
     fn work(kind: Kind, state: &str, task: Option<&str>) -> Work {
         Work {
@@ -120,7 +120,7 @@ mod tests {
             state: state.to_owned(),
             created_at: UNIX_EPOCH,
             task: task.map(str::to_owned),
-            doing: Some(Doing {
+            doing: Some(CurrentActivity {
                 words: "running cargo test".to_owned(),
                 since: None,
             }),

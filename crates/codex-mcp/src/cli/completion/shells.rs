@@ -9,14 +9,14 @@ use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Shells, Z
 
 /// All shells.
 pub(super) const fn all() -> Shells<'static> {
-    Shells(&[&FallingBack, &Elvish, &Fish, &Powershell, &Zsh])
+    Shells(&[&BashWithFileNames, &Elvish, &Fish, &Powershell, &Zsh])
 }
 
 /// bash, which completes file names itself if nothing is offered: it quotes them, and so also
 /// offers names with special characters.
-struct FallingBack;
+struct BashWithFileNames;
 
-impl EnvCompleter for FallingBack {
+impl EnvCompleter for BashWithFileNames {
     fn name(&self) -> &'static str {
         Bash.name()
     }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn bash_falls_back_to_its_own_file_names() {
         let mut script = Vec::new();
-        let written = FallingBack.write_registration("V", "p", "p", "p", &mut script);
+        let written = BashWithFileNames.write_registration("V", "p", "p", "p", &mut script);
         written.unwrap();
         let script = String::from_utf8(script).unwrap();
         let lines = script.lines().filter(|line| line.contains("complete -o"));
