@@ -11,7 +11,7 @@ use crate::logic::mode::{Draft, Effect, Target};
 
 /// The outcome of an action.
 #[derive(Debug)]
-pub(crate) enum Done {
+pub(crate) enum ActionOutcome {
     Said(&'static str),
     /// A fork, or a job that was submitted again, and the work it came from.
     Begun {
@@ -63,7 +63,10 @@ impl NotDone {
 }
 
 /// Does it. What concerns the terminal alone does nothing here.
-pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done>, NotDone> {
+pub(crate) async fn act(
+    board: &WorkBoard,
+    effect: Effect,
+) -> Result<Option<ActionOutcome>, NotDone> {
     let done = match effect {
         Effect::Quit | Effect::Suspend | Effect::Follow(_) | Effect::Unfollow => return Ok(None),
         Effect::Answer {
@@ -83,7 +86,7 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
         }
         Effect::Interrupt(target) => {
             board.hosts.act(&target.id, SessionAct::Interrupt).await?;
-            Done::Said("Codex was told to interrupt the turn.")
+            ActionOutcome::Said("Codex was told to interrupt the turn.")
         }
         Effect::Cancel(target) => cancel(board, &target).await?,
         Effect::Fork(from) => {
@@ -99,9 +102,9 @@ pub(crate) async fn act(board: &WorkBoard, effect: Effect) -> Result<Option<Done
     Ok(Some(done))
 }
 
-fn begun(from: Target, id: String, warning: Option<String>) -> Done {
+fn begun(from: Target, id: String, warning: Option<String>) -> ActionOutcome {
     let kind = from.kind;
-    Done::Begun {
+    ActionOutcome::Begun {
         from,
         new: Target { id, kind },
         warning,
@@ -117,7 +120,7 @@ async fn answer(
     target: &Target,
     question: &str,
     response: Response,
-) -> Result<Done, NotDone> {
+) -> Result<ActionOutcome, NotDone> {
     if target.is_session() {
         let door = Door::Terminal;
         board.answer(&target.id, question, response, door).await?;
@@ -126,34 +129,34 @@ async fn answer(
         let given = NewAnswer::new(response, DecidedBy::Terminal);
         jobs.respond(&id, Some(question), given).await?;
     }
-    Ok(Done::Said("Answered."))
+    Ok(ActionOutcome::Said("Answered."))
 }
 
-async fn send(board: &WorkBoard, target: &Target, text: String) -> Result<Done, NotDone> {
+async fn send(board: &WorkBoard, target: &Target, text: String) -> Result<ActionOutcome, NotDone> {
     if target.is_session() {
         return Ok(match board.prompt(&target.id, text).await? {
-            Prompted::Steered => Done::Said("Added to the turn."),
-            Prompted::Sent => Done::Said("Sent."),
+            Prompted::Steered => ActionOutcome::Said("Added to the turn."),
+            Prompted::Sent => ActionOutcome::Said("Sent."),
         });
     }
     let id = job(board, target).await?;
     board.jobs.service().steer(&id, text).await?;
-    Ok(Done::Said("Added to the turn."))
+    Ok(ActionOutcome::Said("Added to the turn."))
 }
 
-async fn cancel(board: &WorkBoard, target: &Target) -> Result<Done, NotDone> {
+async fn cancel(board: &WorkBoard, target: &Target) -> Result<ActionOutcome, NotDone> {
     if target.is_session() {
         let door = Door::Terminal;
         board
             .hosts
             .act(&target.id, SessionAct::Cancel { door })
             .await?;
-        return Ok(Done::Said("The session has ended."));
+        return Ok(ActionOutcome::Said("The session has ended."));
     }
     let id = job(board, target).await?;
     let outcome = board.jobs.service().cancel(&id).await?;
     match outcome.new_status() {
-        JobState::Cancelled => Ok(Done::Said("Cancelled.")),
+        JobState::Cancelled => Ok(ActionOutcome::Said("Cancelled.")),
         state => Err(NotDone::NotCancelled(state)),
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use work_board::logic::conversation::Conversation;
 use work_board::{AllWork, WorkBoard};
 
-use crate::acts::{self, Done, NotDone};
+use crate::acts::{self, ActionOutcome, NotDone};
 use crate::logic::app::App;
 use crate::logic::job;
 use crate::logic::mode::{Effect, Target};
@@ -37,7 +37,7 @@ enum Incoming {
     Lost(io::Error),
     Work(AllWork),
     Content(Target, Content),
-    Done(Result<Option<Done>, NotDone>),
+    Done(Result<Option<ActionOutcome>, NotDone>),
 }
 
 /// Shows all work until somebody quits, or `closing` completes. The terminal is then as it was.
@@ -130,8 +130,8 @@ impl Shell {
             Incoming::Lost(error) => return Err(error),
             Incoming::Work(work) => self.app.set_work(work),
             Incoming::Content(of, content) => self.app.set_content(&of, content),
-            Incoming::Done(Ok(Some(Done::Said(words)))) => self.app.notify(words, false),
-            Incoming::Done(Ok(Some(Done::Begun { from, new, warning }))) => {
+            Incoming::Done(Ok(Some(ActionOutcome::Said(words)))) => self.app.notify(words, false),
+            Incoming::Done(Ok(Some(ActionOutcome::Begun { from, new, warning }))) => {
                 let effect = self.app.begun(&from, new);
                 if let Some(warning) = warning {
                     self.app.notify(format!("Submitted, but {warning}."), true);

@@ -8,7 +8,7 @@ use work_board::{AllWork, Kind};
 
 use super::choices::{self, Choice};
 use super::list::WorkList;
-use super::mode::{Act, Draft, Effect, Filling, Mode, Notice, Purpose, Target};
+use super::mode::{Act, Draft, Effect, Mode, Notice, OpenForm, Purpose, Target};
 use super::opened::{self, Content, Opened};
 
 /// How far a page moves the selection of the list.
@@ -126,7 +126,7 @@ impl App {
                 ..
             } => (question, Mode::Browse),
             Mode::Type {
-                purpose: Purpose::Field(Filling { question, .. }),
+                purpose: Purpose::Field(OpenForm { question, .. }),
                 ..
             } => (question, Mode::Closed),
             _ => return,
@@ -288,9 +288,9 @@ impl App {
         self.mode = Mode::Type { purpose, text };
     }
 
-    fn type_field(&mut self, filling: Filling) {
-        let preset = filling.field().and_then(|field| field.preset.clone());
-        self.type_text(Purpose::Field(filling), preset.unwrap_or_default());
+    fn type_field(&mut self, form: OpenForm) {
+        let preset = form.field().and_then(|field| field.preset.clone());
+        self.type_text(Purpose::Field(form), preset.unwrap_or_default());
     }
 
     fn confirm_end(&mut self, target: Target) {
@@ -332,8 +332,8 @@ impl App {
         let target = opened.target.clone();
         match &choice {
             Choice::Type(fields) => {
-                let filling = Filling::new(question_id, fields.clone());
-                self.type_field(filling);
+                let form = OpenForm::new(question_id, fields.clone());
+                self.type_field(form);
             }
             Choice::Decide(decision) => {
                 let effect = Effect::Answer {
@@ -374,41 +374,41 @@ impl App {
                 let target = self.opened.as_ref()?.target.clone();
                 Some(Effect::Send { target, text })
             }
-            Purpose::Field(filling) => {
-                self.typed_field(filling, &text);
+            Purpose::Field(form) => {
+                self.typed_field(form, &text);
                 None
             }
         }
     }
 
     /// Takes the text for a field, and asks for the next one, or to confirm them all.
-    fn typed_field(&mut self, mut filling: Filling, text: &str) {
+    fn typed_field(&mut self, mut form: OpenForm, text: &str) {
         let Some(opened) = &self.opened else {
             return;
         };
         let target = opened.target.clone();
-        let Some(field) = filling.field().cloned() else {
+        let Some(field) = form.field().cloned() else {
             return;
         };
         let meant = choices::meant(&field, text);
         match field.value(&meant.into()) {
             Ok(value) => {
-                filling.answers.extend(value.map(|value| (field.id, value)));
-                filling.at += 1;
-                filling.problem = None;
+                form.answers.extend(value.map(|value| (field.id, value)));
+                form.at += 1;
+                form.problem = None;
             }
             Err(why) => {
-                filling.problem = Some(why.to_string());
-                return self.type_field(filling);
+                form.problem = Some(why.to_string());
+                return self.type_field(form);
             }
         }
-        if filling.field().is_some() {
-            return self.type_field(filling);
+        if form.field().is_some() {
+            return self.type_field(form);
         }
         let effect = Effect::Answer {
             target,
-            question: filling.question,
-            decision: Decision::Submit(filling.answers),
+            question: form.question,
+            decision: Decision::Submit(form.answers),
         };
         self.confirm("send the answers", effect);
     }

@@ -32,12 +32,12 @@ pub(crate) enum Purpose {
         problem: Option<String>,
     },
     /// It is the answer to the next field of a question.
-    Field(Filling),
+    Field(OpenForm),
 }
 
 /// A form that is being filled in.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Filling {
+pub(crate) struct OpenForm {
     pub(crate) question: String,
     pub(crate) fields: Vec<Field>,
     /// The position of the field that is typed.
@@ -47,7 +47,7 @@ pub(crate) struct Filling {
     pub(crate) problem: Option<String>,
 }
 
-impl Filling {
+impl OpenForm {
     pub(crate) fn new(question: String, fields: Vec<Field>) -> Self {
         Self {
             question,

@@ -199,10 +199,10 @@ fn fields_left_empty_are_left_out_and_numbers_are_numbers() {
     let Mode::Type { purpose, text } = &app.mode else {
         panic!("no text");
     };
-    let Purpose::Field(filling) = purpose else {
+    let Purpose::Field(form) = purpose else {
         panic!("no field");
     };
-    assert_eq!(filling.problem.as_deref(), Some("must be a whole number"));
+    assert_eq!(form.problem.as_deref(), Some("must be a whole number"));
     assert_eq!(text, "1");
     press(&mut app, "2\n");
     let Some(Effect::Answer { decision, .. }) = press(&mut app, "\n") else {

@@ -8,7 +8,7 @@ use ratatui::text::Span;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::logic::app::{App, QUESTION_CLOSED};
-use crate::logic::mode::{Act, Filling, Mode, Purpose};
+use crate::logic::mode::{Act, Mode, OpenForm, Purpose};
 use crate::logic::rows::{ASKING, BAD, DIM, GOOD, TITLE};
 
 pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
@@ -36,8 +36,8 @@ pub(super) fn paragraph(app: &App, width: u16) -> Paragraph<'static> {
 }
 
 /// The text before the cursor. A secret answer is shown as dots.
-fn field(filling: &Filling, typed: &str) -> String {
-    let Some(field) = filling.field() else {
+fn field(form: &OpenForm, typed: &str) -> String {
+    let Some(field) = form.field() else {
         return String::new();
     };
     let text = match field.secret {
@@ -46,8 +46,8 @@ fn field(filling: &Filling, typed: &str) -> String {
     };
     format!(
         "{}{}. {} (Enter continues, Esc discards it): {text}",
-        before(filling.problem.as_deref()),
-        filling.at + 1,
+        before(form.problem.as_deref()),
+        form.at + 1,
         visible_line(&field.label)
     )
 }
@@ -65,7 +65,7 @@ fn typed(purpose: &Purpose, typed: &str) -> String {
             "{}Message (Enter sends, Esc discards it): {text}",
             before(problem.as_deref())
         ),
-        Purpose::Field(filling) => field(filling, typed),
+        Purpose::Field(form) => field(form, typed),
     }
 }
 
