@@ -10,7 +10,7 @@ use host_process::logic::handshake::{Door, SessionAct};
 use work_board::{NewSession, Prompted};
 
 use crate::app::App;
-use crate::forms::{ANSWER, Done, Fields, answer_of, check_names, field, respond};
+use crate::forms::{ANSWER, Fields, FormResponse, answer_of, check_names, field, respond};
 use crate::refusal::Refusal;
 
 pub(crate) async fn answer(
@@ -26,7 +26,7 @@ pub(crate) async fn answer(
         app.board
             .answer(&id, question, response, Door::Page)
             .await?;
-        Ok(Done::on(format!("/sessions/{id}"), "Answered."))
+        Ok(FormResponse::on(format!("/sessions/{id}"), "Answered."))
     };
     respond(done.await, &headers)
 }
@@ -44,7 +44,7 @@ pub(crate) async fn prompt(
             Prompted::Steered => "Added to the turn.",
             Prompted::Sent => "Sent.",
         };
-        Ok(Done::on(format!("/sessions/{id}"), words))
+        Ok(FormResponse::on(format!("/sessions/{id}"), words))
     };
     respond(done.await, &headers)
 }
@@ -76,7 +76,7 @@ async fn act(
     headers: &HeaderMap,
 ) -> Response {
     let done = app.board.hosts.act(id, act).await;
-    let done = done.map(|()| Done::on(format!("/sessions/{id}"), words));
+    let done = done.map(|()| FormResponse::on(format!("/sessions/{id}"), words));
     respond(done.map_err(Into::into), headers)
 }
 
@@ -133,12 +133,12 @@ pub(crate) async fn send_mail(
         let to = to.map_err(|error: BadName| Refusal::Wrong(error.to_string()))?;
         let text = field(&fields, "text")?.to_owned();
         app.board.mail.send(to, text).await?;
-        Ok(Done::elsewhere("/mail".to_owned(), "Sent."))
+        Ok(FormResponse::elsewhere("/mail".to_owned(), "Sent."))
     };
     respond(done.await, &headers)
 }
 
 /// The page of a session that has just begun.
-fn begun(id: String) -> Done {
-    Done::elsewhere(format!("/sessions/{id}"), "Begun.")
+fn begun(id: String) -> FormResponse {
+    FormResponse::elsewhere(format!("/sessions/{id}"), "Begun.")
 }

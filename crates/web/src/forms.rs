@@ -22,7 +22,7 @@ pub(crate) const ANSWER: [&str; 4] = ["question", "decision", "answer.FIELD", "o
 
 /// The response to a form: JSON for the script and for programs, or the page again for a form
 /// without script.
-pub(crate) struct Done {
+pub(crate) struct FormResponse {
     words: Cow<'static, str>,
     /// The page on which to go on.
     address: String,
@@ -30,7 +30,7 @@ pub(crate) struct Done {
     is_elsewhere: bool,
 }
 
-impl Done {
+impl FormResponse {
     pub(crate) fn on(address: String, words: &'static str) -> Self {
         Self {
             words: words.into(),
@@ -60,7 +60,7 @@ impl Done {
     }
 }
 
-pub(crate) fn respond(done: Result<Done, Refusal>, headers: &HeaderMap) -> Response {
+pub(crate) fn respond(done: Result<FormResponse, Refusal>, headers: &HeaderMap) -> Response {
     match done {
         Ok(done) => done.for_request(headers),
         Err(refusal) => refusal.for_request(headers),

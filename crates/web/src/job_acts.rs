@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use work_board::{NewRun, Resubmitted};
 
 use crate::app::App;
-use crate::forms::{ANSWER, Done, Fields, answer_of, check_names, field, respond};
+use crate::forms::{ANSWER, Fields, FormResponse, answer_of, check_names, field, respond};
 use crate::refusal::{NO_JOB, Refusal};
 
 /// The fields of a form that starts a run.
@@ -56,7 +56,7 @@ pub(crate) async fn answer(
         let jobs = app.board.jobs.service();
         let given = NewAnswer::new(response, DecidedBy::Page);
         jobs.respond(&job, Some(question), given).await?;
-        Ok(Done::on(format!("/jobs/{id}"), "Answered."))
+        Ok(FormResponse::on(format!("/jobs/{id}"), "Answered."))
     };
     respond(done.await, &headers)
 }
@@ -72,7 +72,10 @@ pub(crate) async fn steer(
         let job = find(&app, &id).await?;
         let text = field(&fields, "text")?.to_owned();
         app.board.jobs.service().steer(&job, text).await?;
-        Ok(Done::on(format!("/jobs/{id}"), "Added to the turn."))
+        Ok(FormResponse::on(
+            format!("/jobs/{id}"),
+            "Added to the turn.",
+        ))
     };
     respond(done.await, &headers)
 }
@@ -86,7 +89,7 @@ pub(crate) async fn cancel(
         let job = find(&app, &id).await?;
         let outcome = app.board.jobs.service().cancel(&job).await?;
         match outcome.new_status() {
-            JobState::Cancelled => Ok(Done::on(format!("/jobs/{id}"), "Cancelled.")),
+            JobState::Cancelled => Ok(FormResponse::on(format!("/jobs/{id}"), "Cancelled.")),
             _ => Err(Refusal::Conflict(outcome.message())),
         }
     };
@@ -102,9 +105,10 @@ pub(crate) async fn retry(
         let job = id.parse().map_err(|_| NO_JOB)?;
         let Resubmitted { job, warning } = app.board.retry(job).await?;
         Ok(match warning {
-            Some(warning) => {
-                Done::elsewhere(format!("/jobs/{job}"), format!("Submitted, but {warning}."))
-            }
+            Some(warning) => FormResponse::elsewhere(
+                format!("/jobs/{job}"),
+                format!("Submitted, but {warning}."),
+            ),
             None => submitted(job.as_str()),
         })
     };
@@ -129,7 +133,7 @@ pub(crate) async fn start_run(
         let (run, login) = tokio::join!(app.board.start_run(new), login);
         let run = run?;
         Ok(match login.ok().flatten() {
-            Some(login) => Done::elsewhere(
+            Some(login) => FormResponse::elsewhere(
                 format!("/jobs/{run}"),
                 format!(
                     "Submitted. Codex has no login, without which the run will fail: run `{login}`, \
@@ -177,8 +181,8 @@ fn is_checked(fields: &Fields, name: &str) -> Result<bool, Refusal> {
 }
 
 /// The page of a job that was just submitted.
-fn submitted(id: &str) -> Done {
-    Done::elsewhere(format!("/jobs/{id}"), "Submitted.")
+fn submitted(id: &str) -> FormResponse {
+    FormResponse::elsewhere(format!("/jobs/{id}"), "Submitted.")
 }
 
 #[cfg(test)]
