@@ -178,19 +178,23 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         };
         tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
         tokio::task::spawn_local(log::bound(log));
-        let (told, owned) = (closing.clone(), Rc::clone(&app_servers));
-        tokio::task::spawn_local(async move {
-            told.cancelled().await;
-            // The user or a signal has ended the host: its app-servers must not continue if this
-            // process is killed.
-            owned.be_last_owner();
+        tokio::task::spawn_local({
+            let (closing, owned) = (closing.clone(), Rc::clone(&app_servers));
+            async move {
+                closing.cancelled().await;
+                // The user or a signal has ended the host: its app-servers must not continue if
+                // this process is killed.
+                owned.be_last_owner();
+            }
         });
         if let Some(http) = http {
             let address = http.value.0;
             let state = serve::state()?;
-            let told = closing.clone();
+            let closing = closing.clone();
             tokio::task::spawn_local(async move {
-                told.run_until_cancelled(http::keep(address, &state)).await;
+                closing
+                    .run_until_cancelled(http::keep(address, &state))
+                    .await;
             });
         }
         let listening = lock.listen().map_err(Failure::Directory)?;
@@ -273,7 +277,7 @@ fn announce(word: &str) -> io::Result<()> {
     let line = word.lines().next().unwrap_or_default();
     match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        told => told,
+        result => result,
     }
 }
 

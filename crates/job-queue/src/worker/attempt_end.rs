@@ -54,8 +54,8 @@ impl fmt::Display for AttemptEnd {
 
 /// The final write of an attempt. An outcome that Codex reached by itself counts, even if the
 /// attempt was cancelled meanwhile.
-pub(super) fn final_write(why: Option<CancelReason>, came: AttemptOutcome) -> FinalWrite {
-    match (why, came) {
+pub(super) fn final_write(why: Option<CancelReason>, outcome: AttemptOutcome) -> FinalWrite {
+    match (why, outcome) {
         (Some(CancelReason::Lost), _) => FinalWrite::Nothing,
         (_, AttemptOutcome::LostCodex) => FinalWrite::GiveUp(CODEX_LOST),
         (Some(CancelReason::JobCancelled), AttemptOutcome::UsedUp(_)) => {
@@ -274,15 +274,15 @@ mod tests {
         let waiting = waiting.unwrap();
         let mut table = String::new();
         for why in whys {
-            for came in [
+            for outcome in [
                 AttemptOutcome::Completed,
                 AttemptOutcome::Cancelled,
                 AttemptOutcome::Failed,
                 AttemptOutcome::LostCodex,
                 AttemptOutcome::UsedUp(waiting),
             ] {
-                let final_write = final_write(why, came);
-                let row = format!("{why:?}, {came:?}: {final_write:?}\n");
+                let final_write = final_write(why, outcome);
+                let row = format!("{why:?}, {outcome:?}: {final_write:?}\n");
                 table += &row.replace(&format!("{waiting:?}"), "waiting");
             }
         }
