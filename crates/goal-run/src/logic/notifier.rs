@@ -21,7 +21,7 @@ pub enum BadNotifier {
     #[error(
         "{0:?} is not a notifier; write mail:AGENT@TEAM, irc://HOST:PORT/CHANNEL, desktop, webhook:https://HOST/PATH, ntfy:TOPIC or command:PROGRAM ARGUMENTS"
     )]
-    Way(String),
+    Kind(String),
     /// The connection would have to be encrypted.
     #[error(
         "IRC is spoken without encryption only, so {0:?} cannot be reached; write irc:// with a server on this machine or in a trusted network, or command:PROGRAM with one that can"
@@ -125,7 +125,7 @@ impl FromStr for Notifier {
             None if text == "desktop" => Ok(Self::Desktop),
             Some(("command", command)) => Ok(Self::Command(command.parse()?)),
             Some(("ircs", _)) => Err(BadNotifier::Encrypted(shown())),
-            _ => Err(BadNotifier::Way(shown())),
+            _ => Err(BadNotifier::Kind(shown())),
         }
     }
 }

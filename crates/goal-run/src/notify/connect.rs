@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which addresses of a host are connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum AddressScope {
     /// All.
     Anywhere,
     /// Those of this machine.
@@ -24,9 +24,9 @@ pub(super) enum Reach {
 }
 
 /// Connects to a host; an IPv6 address has no brackets.
-pub(super) async fn connect(host: &str, port: u16, reach: Reach) -> io::Result<TcpStream> {
+pub(super) async fn connect(host: &str, port: u16, scope: AddressScope) -> io::Result<TcpStream> {
     let mut last = io::Error::other("its name has no address");
-    for found in resolve(host, port, reach).await? {
+    for found in resolve(host, port, scope).await? {
         last = match timeout(CONNECT_TIMEOUT, TcpStream::connect(found)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => error,
@@ -37,11 +37,12 @@ pub(super) async fn connect(host: &str, port: u16, reach: Reach) -> io::Result<T
 }
 
 /// The system's resolver blocks.
-async fn resolve(host: &str, port: u16, reach: Reach) -> io::Result<Vec<SocketAddr>> {
+async fn resolve(host: &str, port: u16, scope: AddressScope) -> io::Result<Vec<SocketAddr>> {
     let host = host.to_owned();
     let look = move || {
         let found = (host.as_str(), port).to_socket_addrs()?;
-        let fits = |address: &SocketAddr| reach == Reach::Anywhere || address.ip().is_loopback();
+        let fits =
+            |address: &SocketAddr| scope == AddressScope::Anywhere || address.ip().is_loopback();
         Ok(found.filter(fits).take(ADDRESSES).collect())
     };
     let asked = IoThread::start()?.run(look).await;

@@ -1,7 +1,7 @@
 //! Delivery to an IRC channel over plain TCP: anyone on the network path can read and change
 //! the line.
 //!
-//! [`Speaker`] decides the protocol; this module moves bytes.
+//! [`ChannelSender`] decides the protocol; this module moves bytes.
 
 use std::io;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{Reach, connect};
+use super::connect::{AddressScope, connect};
 use crate::logic::irc::address::IrcAddress;
-use crate::logic::irc::{IrcError, ReadEnd, Speaker};
+use crate::logic::irc::{ChannelSender, IrcError, ReadEnd};
 
 /// The longest line that is read, in bytes: 512, and up to 8191 of tags before that (IRCv3,
 /// message tags). Longer lines are skipped.
@@ -55,25 +55,29 @@ pub(super) async fn send(
 ) -> Result<(), IrcFailure> {
     let until = Instant::now() + limit;
     let (host, port) = (address.host.to_string(), address.port);
-    let connected = timeout_at(until, connect(address.host.as_str(), port, Reach::Anywhere)).await;
+    let connected = timeout_at(
+        until,
+        connect(address.host.as_str(), port, AddressScope::Anywhere),
+    )
+    .await;
     let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let mut stream = match connected {
         Ok(stream) => stream,
         Err(error) => return Err(IrcFailure::Unreachable { host, port, error }),
     };
-    let mut speaker = Speaker::new(address.channel.clone(), line);
-    let talked = timeout_at(until, talk(&mut stream, &mut speaker)).await;
+    let mut sender = ChannelSender::new(address.channel.clone(), line);
+    let talked = timeout_at(until, talk(&mut stream, &mut sender)).await;
     let said = talked
         .unwrap_or(Ok(ReadEnd::TimedOut))
-        .and_then(|read_end| speaker.end(read_end));
+        .and_then(|read_end| sender.end(read_end));
     said.map_err(|error| IrcFailure::NotSent { host, port, error })
 }
 
 /// Talks to the server until nothing more is to be read.
-async fn talk(stream: &mut TcpStream, speaker: &mut Speaker) -> Result<ReadEnd, IrcError> {
+async fn talk(stream: &mut TcpStream, sender: &mut ChannelSender) -> Result<ReadEnd, IrcError> {
     let mut decoder = LineDecoder::new(LONGEST_LINE);
     let mut received = 0;
-    let mut answer = speaker.registration();
+    let mut answer = sender.registration();
     loop {
         // A failed write shows at the next read, perhaps with a reason.
         let _ = stream.write_all(answer.as_bytes()).await;
@@ -87,7 +91,7 @@ async fn talk(stream: &mut TcpStream, speaker: &mut Speaker) -> Result<ReadEnd, 
         }
         while let Some(frame) = decoder.next_frame() {
             if let Frame::Line(line) = frame {
-                answer += &speaker.receive(line)?;
+                answer += &sender.receive(line)?;
             }
         }
     }

@@ -128,7 +128,7 @@ impl Serialize for Delivery {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let error = self.result.as_ref().err().map(ToString::to_string);
         let fields = 1 + usize::from(error.is_some());
-        let mut object = serializer.serialize_struct("Told", fields)?;
+        let mut object = serializer.serialize_struct("Delivery", fields)?;
         object.serialize_field("to", &self.to.to_string())?;
         match error {
             Some(error) => object.serialize_field("error", &error)?,

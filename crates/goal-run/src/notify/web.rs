@@ -21,7 +21,7 @@ use supervise::spawn::NTFY_TOKEN;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::connect::{Reach, connect};
+use super::connect::{AddressScope, connect};
 use super::{Notification, NotifierContext, tls};
 use crate::logic::headline::Headline;
 use crate::logic::web_address::{NTFY, WebAddress};
@@ -238,11 +238,11 @@ async fn ask(
     request: Request<String>,
 ) -> Result<(StatusCode, Vec<u8>), WebError> {
     let (host, port) = (address.host().to_owned(), address.port());
-    let reach = match address.is_encrypted() {
-        true => Reach::Anywhere,
-        false => Reach::Loopback,
+    let scope = match address.is_encrypted() {
+        true => AddressScope::Anywhere,
+        false => AddressScope::Loopback,
     };
-    let stream = match connect(&host, port, reach).await {
+    let stream = match connect(&host, port, scope).await {
         Ok(stream) => stream,
         Err(error) => return Err(WebError::Unreachable { host, port, error }),
     };

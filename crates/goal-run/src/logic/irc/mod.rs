@@ -54,13 +54,13 @@ const REFUSALS: std::ops::RangeInclusive<u16> = 400..=599;
 
 /// Sends one line to a channel.
 #[derive(Debug, Clone)]
-pub struct Speaker {
+pub struct ChannelSender {
     channel: ChannelName,
     line: String,
     state: State,
 }
 
-/// The state of a [`Speaker`].
+/// The state of a [`ChannelSender`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     /// The nickname of this number was requested, from 1.
@@ -84,8 +84,8 @@ pub enum ReadEnd {
     Flood,
 }
 
-impl Speaker {
-    /// A speaker that sends `line` to `channel`, with spaces for line breaks and colours.
+impl ChannelSender {
+    /// Will send `line` to `channel`, with spaces for line breaks and colours.
     #[must_use]
     pub fn new(channel: ChannelName, line: &str) -> Self {
         Self {

@@ -1,26 +1,26 @@
 use super::*;
 
-fn speaker() -> Speaker {
-    Speaker::new("#runs".parse().unwrap(), "DONE #7 :: abc")
+fn sender() -> ChannelSender {
+    ChannelSender::new("#runs".parse().unwrap(), "DONE #7 :: abc")
 }
 
 /// One that has heard these lines.
-fn after(lines: &[&str]) -> Speaker {
-    let mut speaker = speaker();
+fn after(lines: &[&str]) -> ChannelSender {
+    let mut sender = sender();
     for line in lines {
-        speaker.receive(line.as_bytes()).unwrap();
+        sender.receive(line.as_bytes()).unwrap();
     }
-    speaker
+    sender
 }
 
 const WELCOME: &str = ":s 001 codex-mcp :Welcome";
 const JOINED: &str = ":codex-mcp!~codex-mcp@h JOIN :#runs";
 const PONG: &str = ":s PONG s :said";
 
-fn states() -> [(&'static str, Speaker); 5] {
+fn states() -> [(&'static str, ChannelSender); 5] {
     let nearly_out = [":s 433 * codex :in use"; 8];
     [
-        ("registering", speaker()),
+        ("registering", sender()),
         ("registering by the last nickname", after(&nearly_out)),
         ("joining", after(&[WELCOME])),
         ("speaking", after(&[WELCOME, JOINED])),
@@ -87,12 +87,12 @@ fn every_line_is_handled_in_every_state() {
 
 #[test]
 fn speaker_registers_and_sends_its_line_once() {
-    let mut speaker = speaker();
+    let mut sender = sender();
     assert_eq!(
-        speaker.registration(),
+        sender.registration(),
         "NICK codex-mcp\r\nUSER codex-mcp 0 * :codex-mcp\r\n"
     );
-    let mut receive = |line: &str| speaker.receive(line.as_bytes()).unwrap();
+    let mut receive = |line: &str| sender.receive(line.as_bytes()).unwrap();
     assert_eq!(receive("PING :1"), "PONG :1\r\n");
     assert_eq!(receive(WELCOME), "JOIN #runs\r\n");
     assert_eq!(
@@ -102,16 +102,16 @@ fn speaker_registers_and_sends_its_line_once() {
     assert_eq!(receive(JOINED), "");
     assert_eq!(receive(PONG), "QUIT\r\n");
     assert_eq!(receive("ERROR :Closing connection"), "");
-    assert_eq!(speaker.end(ReadEnd::Closed), Ok(()));
+    assert_eq!(sender.end(ReadEnd::Closed), Ok(()));
 }
 
 #[test]
 fn speaker_uses_the_nickname_given_by_the_server() {
-    let mut speaker = after(&[":s 433 * codex-mcp :in use", ":s 001 Codex-2 :Welcome"]);
-    assert_eq!(speaker.receive(JOINED.as_bytes()).unwrap(), "");
+    let mut sender = after(&[":s 433 * codex-mcp :in use", ":s 001 Codex-2 :Welcome"]);
+    assert_eq!(sender.receive(JOINED.as_bytes()).unwrap(), "");
     let joined = ":codex-2!u@h JOIN #RUNS * :codex-mcp";
     assert!(
-        speaker
+        sender
             .receive(joined.as_bytes())
             .unwrap()
             .starts_with("PRIVMSG #runs :DONE")
@@ -121,10 +121,10 @@ fn speaker_uses_the_nickname_given_by_the_server() {
 #[test]
 fn control_characters_do_not_start_another_line() {
     let line = "DONE\r\nQUIT\n\u{1}ACTION\u{3}04 x\u{202e}\0 é :: $(y)";
-    let mut speaker = Speaker::new("#runs".parse().unwrap(), line);
-    speaker.receive(WELCOME.as_bytes()).unwrap();
+    let mut sender = ChannelSender::new("#runs".parse().unwrap(), line);
+    sender.receive(WELCOME.as_bytes()).unwrap();
     assert_eq!(
-        speaker.receive(JOINED.as_bytes()).unwrap(),
+        sender.receive(JOINED.as_bytes()).unwrap(),
         "PRIVMSG #runs :DONE QUIT \\u{1}ACTION\\u{3}04 x\\u{202e}\\u{0} é :: $(y)\r\nPING :said\r\n"
     );
 }
@@ -135,11 +135,11 @@ fn relayed_line_fits_and_shows_where_it_was_cut() {
         for host in ["h".to_owned(), "h".repeat(63), "h".repeat(600)] {
             let channel = format!("#{}", "c".repeat(channel - 1));
             let text = "é".repeat(length / 2 + 1);
-            let mut speaker = Speaker::new(channel.parse().unwrap(), &text);
+            let mut sender = ChannelSender::new(channel.parse().unwrap(), &text);
             let origin = format!("codex-mcp!~codex-mcp@{host}");
-            speaker.receive(WELCOME.as_bytes()).unwrap();
+            sender.receive(WELCOME.as_bytes()).unwrap();
             let joined = format!(":{origin} JOIN {channel}");
-            let written = speaker.receive(joined.as_bytes()).unwrap();
+            let written = sender.receive(joined.as_bytes()).unwrap();
             let (message, _) = written.split_once("\r\n").unwrap();
             let relayed = format!(":{origin} {message}\r\n");
             let (_, said) = message.split_once(" :").unwrap();
@@ -152,9 +152,9 @@ fn relayed_line_fits_and_shows_where_it_was_cut() {
 #[test]
 fn longest_notice_is_sent_whole_to_a_usual_channel() {
     let text = "x".repeat(crate::logic::outcome::NOTICE_LIMIT);
-    let mut speaker = Speaker::new("#a-usual-channel".parse().unwrap(), &text);
-    speaker.receive(WELCOME.as_bytes()).unwrap();
+    let mut sender = ChannelSender::new("#a-usual-channel".parse().unwrap(), &text);
+    sender.receive(WELCOME.as_bytes()).unwrap();
     let joined = ":codex-mcp!~codex-mcp@runner-17.build.example.org JOIN #a-usual-channel";
-    let written = speaker.receive(joined.as_bytes()).unwrap();
+    let written = sender.receive(joined.as_bytes()).unwrap();
     assert!(written.contains(&format!(":{text}\r\n")), "{written}");
 }
