@@ -9,7 +9,7 @@ const LIMIT: usize = 64 << 20;
 
 /// Values by their keys.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptValues {
     values: BTreeMap<String, String>,
     /// The length of all keys and values.
     bytes: usize,
@@ -18,13 +18,13 @@ pub(crate) struct Kept {
     is_last: bool,
 }
 
-impl Default for Kept {
+impl Default for KeptValues {
     fn default() -> Self {
         Self::new(LIMIT)
     }
 }
 
-impl Kept {
+impl KeptValues {
     fn new(limit: usize) -> Self {
         Self {
             values: BTreeMap::new(),
@@ -79,7 +79,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn values(kept: &Kept) -> Vec<(&str, &str)> {
+    fn values(kept: &KeptValues) -> Vec<(&str, &str)> {
         let all = kept.iter();
         all.map(|(key, value)| (key.as_str(), value.as_str()))
             .collect()
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn values_are_kept_replaced_and_forgotten() {
-        let mut kept = Kept::default();
+        let mut kept = KeptValues::default();
         kept.apply_line(br#"{"keep":{"key":"a","value":"1"}}"#);
         kept.apply_line(br#"{"keep":{"key":"b","value":"2"}}"#);
         kept.apply_line(br#"{"keep":{"key":"a","value":"three"}}"#);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn value_over_the_limit_is_dropped() {
-        let mut kept = Kept::new(8);
+        let mut kept = KeptValues::new(8);
         kept.apply_line(br#"{"keep":{"key":"a","value":"123"}}"#);
         kept.apply_line(br#"{"keep":{"key":"b","value":"1234"}}"#);
         assert_eq!(values(&kept), [("a", "123")]);

@@ -28,7 +28,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::program_port::ProgramPort;
-use crate::adoptable::kept::Kept;
+use crate::adoptable::kept::KeptValues;
 use crate::adoptable::messages::{GuardMessage, KeptValue, LineBuffer, to_line};
 use crate::adoptable::send_descriptor;
 use crate::confinement;
@@ -105,7 +105,7 @@ impl Adoption {
 
     /// Serves one owner after the other until there is none.
     fn serve(self, program: Pid, port: &Receiver<u16>, current: &Mutex<Option<UnixStream>>) {
-        let mut kept = Kept::default();
+        let mut kept = KeptValues::default();
         let opened = wait_for_port(port, &self.first)
             .and_then(|port| ProgramPort::new(port, program))
             .and_then(|mut port| Ok((port.take_connection()?, port)));
@@ -183,7 +183,7 @@ fn check_alive(owner: &UnixStream) -> io::Result<()> {
 }
 
 /// Hands a connection to the program, and the stored values, to an owner.
-fn hand_over(owner: &UnixStream, connection: &TcpStream, kept: &Kept) -> io::Result<()> {
+fn hand_over(owner: &UnixStream, connection: &TcpStream, kept: &KeptValues) -> io::Result<()> {
     send_descriptor(owner, connection)?;
     for (key, value) in kept.iter() {
         let value = KeptValue {
@@ -200,7 +200,7 @@ fn send(mut owner: &UnixStream, message: &GuardMessage) -> io::Result<()> {
 }
 
 /// Applies the messages of an owner until it has died.
-fn read_until_end(mut owner: &UnixStream, kept: &mut Kept) {
+fn read_until_end(mut owner: &UnixStream, kept: &mut KeptValues) {
     let mut lines = LineBuffer::default();
     let mut buffer = vec![0; 64 * 1024];
     loop {
