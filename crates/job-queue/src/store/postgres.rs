@@ -155,12 +155,12 @@ fn checked(row: &PgRow) -> Result<(Route, bool), sqlx::Error> {
 impl PostgresConnection {
     /// The connection, and whether statements may be prepared for later ones. Behind a pooler,
     /// a statement that is alone gets a transaction, which [`PostgresConnection::leave`] ends.
-    pub(super) async fn enter(&mut self) -> Result<Entered<'_>, Fault> {
+    pub(super) async fn enter(&mut self) -> Result<ReadyConnection<'_>, Fault> {
         let is_alone = self.route == Route::Pooler && self.transaction == TransactionState::Closed;
         if is_alone {
             self.script("BEGIN").await?;
         }
-        Ok(Entered {
+        Ok(ReadyConnection {
             prepares: self.route == Route::Direct,
             is_alone,
             connection: self,
@@ -180,14 +180,14 @@ impl PostgresConnection {
 }
 
 /// A connection that is ready for one statement.
-pub(super) struct Entered<'a> {
+pub(super) struct ReadyConnection<'a> {
     /// Whether the statement may be prepared for later ones.
     pub(super) prepares: bool,
     is_alone: bool,
     connection: &'a mut PostgresConnection,
 }
 
-impl Entered<'_> {
+impl ReadyConnection<'_> {
     /// The connection for the statement.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         &mut self.connection.connection
