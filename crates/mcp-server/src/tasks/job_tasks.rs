@@ -48,7 +48,7 @@ impl Server {
     pub(super) async fn state_of_job(&self, id: &str) -> Result<DetailedTask, ErrorData> {
         let (jobs, job) = self.job_of_task(id).await?;
         let viewed = jobs.view(&job, None).await.map_err(internal)?;
-        let words = in_words(jobs, &viewed).await?;
+        let words = status_message(jobs, &viewed).await?;
         let JobView { job, questions, .. } = viewed;
         let created = timestamp(job.summary.created_at);
         let changed = job.summary.completed_at.unwrap_or_else(SystemTime::now);
@@ -149,7 +149,7 @@ fn not_answered(error: JobsError) -> Result<(), ErrorData> {
 }
 
 /// The current step of the job, or the reason why it waits, in words.
-async fn in_words(jobs: &Jobs, viewed: &JobView) -> Result<String, ErrorData> {
+async fn status_message(jobs: &Jobs, viewed: &JobView) -> Result<String, ErrorData> {
     let summary = &viewed.job.summary;
     Ok(match (summary.state, &viewed.no_worker) {
         (JobState::Queued, Some(why)) => format!("waits: {why}"),
