@@ -292,14 +292,14 @@ fn data(address: &str, conversation: &Conversation, change: &Change) -> Option<S
 /// All conversations that are followed.
 pub(crate) struct Feeds {
     board: Arc<WorkBoard>,
-    feeds: Mutex<HashMap<String, Followed>>,
+    feeds: Mutex<HashMap<String, WatchedFeed>>,
     free: Arc<Semaphore>,
     /// The places of all readers. A credential has one for each feed that is read with it.
     readers: Arc<Places>,
 }
 
 /// A feed, with the token that ends it.
-struct Followed {
+struct WatchedFeed {
     feed: Arc<Feed>,
     ending: CancellationToken,
 }
@@ -344,17 +344,17 @@ impl Feeds {
 
     fn begin(self: &Arc<Self>, session: &str) -> Result<Arc<Feed>, Refusal> {
         let mut feeds = lock(&self.feeds);
-        if let Some(followed) = feeds.get(session) {
-            return Ok(Arc::clone(&followed.feed));
+        if let Some(watched) = feeds.get(session) {
+            return Ok(Arc::clone(&watched.feed));
         }
         self.board.session(session).ok_or(NO_SESSION)?;
         let feed = Arc::new(Feed::new(session, permit(&self.free, &mut feeds)?));
         let ending = CancellationToken::new();
-        let followed = Followed {
+        let watched = WatchedFeed {
             feed: Arc::clone(&feed),
             ending: ending.clone(),
         };
-        feeds.insert(session.to_owned(), followed);
+        feeds.insert(session.to_owned(), watched);
         self.share(&feeds);
         tokio::spawn(follow(
             Arc::clone(self),
@@ -366,10 +366,10 @@ impl Feeds {
     }
 
     /// Limits each feed to its share. Ended feeds count as long as anybody reads them.
-    fn share(&self, feeds: &HashMap<String, Followed>) {
+    fn share(&self, feeds: &HashMap<String, WatchedFeed>) {
         let count = FEEDS as usize - self.free.available_permits();
-        for followed in feeds.values() {
-            followed.feed.share(count);
+        for watched in feeds.values() {
+            watched.feed.share(count);
         }
     }
 }
@@ -377,15 +377,15 @@ impl Feeds {
 /// A permit for one more feed: a free one, or that of a feed without viewers, which is ended.
 fn permit(
     free: &Arc<Semaphore>,
-    feeds: &mut HashMap<String, Followed>,
+    feeds: &mut HashMap<String, WatchedFeed>,
 ) -> Result<OwnedSemaphorePermit, Refusal> {
     if let Ok(permit) = Arc::clone(free).try_acquire_owned() {
         return Ok(permit);
     }
-    let mut lingering = feeds.extract_if(|_, followed| followed.feed.lingers());
-    let freed = lingering.next().and_then(|(_, followed)| {
-        followed.ending.cancel();
-        lock(&followed.feed.permit).take()
+    let mut lingering = feeds.extract_if(|_, watched| watched.feed.lingers());
+    let freed = lingering.next().and_then(|(_, watched)| {
+        watched.ending.cancel();
+        lock(&watched.feed.permit).take()
     });
     freed.ok_or_else(|| {
         Refusal::Conflict(format!(
@@ -409,7 +409,7 @@ async fn follow(feeds: Arc<Feeds>, session: String, feed: Arc<Feed>, ending: Can
     feed.end(end);
     let mut all = lock(&feeds.feeds);
     // Another feed of the session may have begun.
-    let is_this = |followed: &Followed| Arc::ptr_eq(&followed.feed, &feed);
+    let is_this = |watched: &WatchedFeed| Arc::ptr_eq(&watched.feed, &feed);
     if all.get(&session).is_some_and(is_this) {
         all.remove(&session);
     }
@@ -502,13 +502,13 @@ mod tests {
         for session in ["watched", "lingering"] {
             let feed = Arc::new(Feed::new(session, permit(&free, &mut feeds).unwrap()));
             let ending = CancellationToken::new();
-            feeds.insert(session.to_owned(), Followed { feed, ending });
+            feeds.insert(session.to_owned(), WatchedFeed { feed, ending });
         }
         let reader = reader(&feeds["watched"].feed, 0);
         // Somebody may wait for the first events.
         assert!(permit(&free, &mut feeds).is_err());
-        for followed in feeds.values() {
-            followed.feed.is_ready.send_replace(true);
+        for watched in feeds.values() {
+            watched.feed.is_ready.send_replace(true);
         }
         let ending = feeds["lingering"].ending.clone();
         let third = permit(&free, &mut feeds).unwrap();

@@ -19,13 +19,13 @@ pub(crate) struct Latest<T> {
     timeout: Duration,
     /// The value, and when its read began.
     last: Arc<Mutex<(T, Option<Instant>)>>,
-    reading: tokio::sync::Mutex<Option<Reading<T>>>,
+    reading: tokio::sync::Mutex<Option<PendingRead<T>>>,
 }
 
 /// A read that was begun. It is not given up when nobody waits for it any longer: else a store that
 /// takes a little longer than that could never be read.
 #[derive(Debug)]
-struct Reading<T> {
+struct PendingRead<T> {
     task: JoinHandle<Result<T, String>>,
     /// When it takes too long.
     overdue: Instant,
@@ -80,7 +80,7 @@ impl<T: Clone + Default + Send + 'static> Latest<T> {
             Ok::<T, String>(value)
         });
         let overdue = Instant::now() + self.timeout;
-        let begun = reading.insert(Reading { task, overdue });
+        let begun = reading.insert(PendingRead { task, overdue });
         let value = timeout_at(overdue, &mut begun.task).await.ok()?;
         *reading = None;
         Some(value.unwrap_or_else(|error| Err(error.to_string())))

@@ -20,11 +20,11 @@ const MOST: usize = 1000;
 /// The wrong secrets of each address.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    tries: HashMap<IpAddr, Tries>,
+    tries: HashMap<IpAddr, FailedAttempts>,
 }
 
 #[derive(Debug)]
-struct Tries {
+struct FailedAttempts {
     count: u32,
     last: Instant,
 }
@@ -46,7 +46,7 @@ impl Throttle {
             if tries.count >= TRIES {
                 return Err(Wait((tries.last + PAUSE).saturating_duration_since(now)));
             }
-            *tries = Tries {
+            *tries = FailedAttempts {
                 count: tries.count + 1,
                 last: now,
             };
@@ -57,7 +57,7 @@ impl Throttle {
         {
             self.tries.remove(&oldest);
         }
-        let first = Tries {
+        let first = FailedAttempts {
             count: 1,
             last: now,
         };
