@@ -79,9 +79,9 @@ pub fn run(data: &[u8]) {
     pair.check_followed();
 }
 
-/// An event that the naive log has been told; its number is its index.
+/// An event that was appended to the naive log; its number is its index.
 #[derive(Debug)]
-struct Told {
+struct AppendedEvent {
     kind: EventType,
     rank: Rank,
     size: usize,
@@ -91,7 +91,7 @@ struct Told {
     seen: Option<Value>,
 }
 
-impl Told {
+impl AppendedEvent {
     fn text(&self) -> Option<(&str, &str)> {
         match self.kind {
             EventType::Output => {
@@ -105,7 +105,7 @@ impl Told {
 /// The naive log.
 #[derive(Debug, Default)]
 struct Model {
-    told: Vec<Told>,
+    told: Vec<AppendedEvent>,
     /// How many events are there, and their size.
     count: usize,
     bytes: usize,
@@ -135,7 +135,7 @@ impl Model {
         }
         for piece in rest.chunks(GROWTH_LIMIT) {
             let piece = String::from_iter(piece);
-            self.append(Told {
+            self.append(AppendedEvent {
                 kind: EventType::Output,
                 rank: Rank::Transient,
                 size: piece.len() + item.len() + "turn".len() + AROUND_TEXT,
@@ -169,7 +169,7 @@ impl Model {
             EventType::ApprovalRequest | EventType::Result | EventType::Error => Rank::Essential,
         };
         let data = Value::Object(data);
-        self.append(Told {
+        self.append(AppendedEvent {
             kind,
             rank,
             size,
@@ -180,7 +180,7 @@ impl Model {
         self.evict();
     }
 
-    fn append(&mut self, told: Told) {
+    fn append(&mut self, told: AppendedEvent) {
         self.count += 1;
         self.bytes += told.size;
         self.told.push(told);
@@ -221,7 +221,8 @@ impl Model {
     }
 
     fn forget_ends(&mut self) {
-        let is_end = |told: &Told| matches!(told.kind, EventType::Result | EventType::Error);
+        let is_end =
+            |told: &AppendedEvent| matches!(told.kind, EventType::Result | EventType::Error);
         let ends = self.live().filter(|number| is_end(&self.told[*number]));
         for number in ends.collect::<Vec<_>>() {
             self.lose(number);
@@ -414,7 +415,7 @@ impl Pair {
             assert_eq!(event.shown(ResponseMode::Full)["data"], told.data);
         }
         let mut said: HashMap<String, String> = HashMap::new();
-        for (item, text) in self.model.told.iter().filter_map(Told::text) {
+        for (item, text) in self.model.told.iter().filter_map(AppendedEvent::text) {
             assert!((1..=GROWTH_LIMIT).contains(&text.chars().count()));
             said.entry(item.to_owned()).or_default().push_str(text);
         }
