@@ -17,8 +17,8 @@ use work_board::{AllWork, SessionFollower};
 
 use crate::app::App;
 use crate::auth::Caller;
-use crate::places::Place;
 use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
+use crate::slots::SlotGuard;
 use crate::streams;
 
 /// The most programs that read the events of a session at a time. Each holds one answer of a host,
@@ -65,7 +65,7 @@ pub(crate) async fn session_events(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let last: Option<u64> = last.and_then(|last| last.parse().ok());
-    let place = app.readers.take(&caller.id).ok_or_else(|| {
+    let slot = app.readers.take(&caller.id).ok_or_else(|| {
         Refusal::Conflict(format!(
             "{} programs with this credential or {MOST_READERS} of all read events, which is the most; try \
              again later",
@@ -75,7 +75,7 @@ pub(crate) async fn session_events(
     let reader = EventReader {
         follower: app.board.follower(&id),
         log: EventLog::after(last),
-        _place: place,
+        _slot: slot,
     };
     let events = stream::unfold(reader, |mut reader| async move {
         Some((reader.next().await?, reader))
@@ -87,7 +87,7 @@ pub(crate) async fn session_events(
 struct EventReader {
     follower: SessionFollower,
     log: EventLog,
-    _place: Place,
+    _slot: SlotGuard,
 }
 
 impl EventReader {

@@ -12,7 +12,7 @@ use crate::feed::Feeds;
 use crate::forwarder::Forwarder;
 use crate::lists::Lists;
 use crate::mcp_sessions::McpSessions;
-use crate::places::Places;
+use crate::slots::SlotPool;
 
 /// The service of rmcp, with its sessions.
 pub(crate) struct Mcp {
@@ -28,12 +28,12 @@ pub(crate) struct App {
     pub(crate) lists: Arc<Lists>,
     /// Created for the first message of an MCP client.
     pub(crate) mcp: OnceCell<Mcp>,
-    pub(crate) conductors: Arc<Places>,
-    /// The places of pages that watch a session.
-    pub(crate) watchers: Arc<Places>,
-    /// The places of programs that read the events of a session.
-    pub(crate) readers: Arc<Places>,
-    /// The places of pictures that are being sent.
-    pub(crate) pictures: Arc<Places>,
+    pub(crate) conductors: Arc<SlotPool>,
+    /// The slots of pages that watch a session.
+    pub(crate) watchers: Arc<SlotPool>,
+    /// The slots of programs that read the events of a session.
+    pub(crate) readers: Arc<SlotPool>,
+    /// The slots of pictures that are being sent.
+    pub(crate) pictures: Arc<SlotPool>,
     pub(crate) closing: CancellationToken,
 }

@@ -12,8 +12,8 @@ use axum::response::Response;
 use futures::{StreamExt, stream};
 
 use crate::auth::Caller;
-use crate::places::Places;
 use crate::refusal::Refusal;
+use crate::slots::SlotPool;
 
 /// The unit of the budget, in bytes. Smaller answers are free: there are as many as connections.
 const UNIT: usize = 64 * 1024;
@@ -27,11 +27,11 @@ const UNITS_OF_ONE: u32 = UNITS / 2;
 
 /// The budget of an endpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Budget(Arc<Places>);
+pub(crate) struct Budget(Arc<SlotPool>);
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self(Places::with_share(UNITS, UNITS_OF_ONE))
+        Self(SlotPool::with_share(UNITS, UNITS_OF_ONE))
     }
 }
 

@@ -35,8 +35,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSoc
 use crate::app::App;
 use crate::auth::Caller;
 use crate::mcp::LONGEST_MESSAGE;
-use crate::places::{Place, Places};
 use crate::refusal::{NO_JOB, Refusal};
+use crate::slots::{SlotGuard, SlotPool};
 
 /// The most connections of conductors at a time.
 pub(crate) const MOST_CONDUCTORS: u32 = 32;
@@ -134,7 +134,7 @@ pub(crate) async fn connect(
     Ok(response.map(|()| Body::empty()))
 }
 
-async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _place: Place) {
+async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _place: SlotGuard) {
     let upgraded = match upgrade.await {
         Ok(upgraded) => TokioIo::new(upgraded),
         Err(error) => return tracing::debug!("a conductor has gone: {error}"),
@@ -156,7 +156,7 @@ async fn serve(app: Arc<App>, caller: Caller, upgrade: OnUpgrade, _place: Place)
 }
 
 /// Waits until the connections of all conductors are closed.
-pub(crate) async fn until_closed(conductors: &Places) {
+pub(crate) async fn until_closed(conductors: &SlotPool) {
     // Connections that are not read are not waited for.
     let _ = timeout(CLOSE_TIMEOUT, conductors.all_free()).await;
 }

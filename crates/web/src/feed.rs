@@ -16,8 +16,8 @@ use work_board::logic::conversation::{Change, Conversation};
 
 use crate::logic::access::CredentialId;
 use crate::page::session as page;
-use crate::places::{Place, Places};
 use crate::refusal::{NO_SESSION, Refusal};
+use crate::slots::{SlotGuard, SlotPool};
 
 /// How many of the latest messages are kept, for browsers whose connection was lost.
 const KEPT: usize = 2000;
@@ -83,7 +83,7 @@ pub(crate) struct Reader {
     /// The number of the last message that was read.
     after: u64,
     progress: watch::Receiver<Progress>,
-    _place: Arc<Place>,
+    _slot: Arc<SlotGuard>,
 }
 
 /// A message for the page.
@@ -105,8 +105,8 @@ pub(crate) struct Feed {
     is_ready: watch::Sender<bool>,
     /// Held as long as anybody has the feed, even after its end.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// The places of its readers, one for all readers with the same credential.
-    places: Mutex<HashMap<CredentialId, Weak<Place>>>,
+    /// The slots of its readers, one for all readers with the same credential.
+    slots: Mutex<HashMap<CredentialId, Weak<SlotGuard>>>,
 }
 
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ impl Feed {
             progress: watch::Sender::new(Progress { latest, end: None }),
             is_ready: watch::Sender::new(false),
             permit: Mutex::new(Some(permit)),
-            places: Mutex::default(),
+            slots: Mutex::default(),
         }
     }
 
@@ -145,25 +145,25 @@ impl Feed {
         look(&state.conversation, state.latest)
     }
 
-    fn read(self: &Arc<Self>, after: u64, place: Arc<Place>) -> Reader {
+    fn read(self: &Arc<Self>, after: u64, slot: Arc<SlotGuard>) -> Reader {
         Reader {
             feed: Arc::clone(self),
             after,
             progress: self.progress.subscribe(),
-            _place: place,
+            _slot: slot,
         }
     }
 
-    /// The place of the holder of a credential for this feed, if there is one.
-    fn place(&self, owner: &CredentialId, readers: &Arc<Places>) -> Option<Arc<Place>> {
-        let mut places = lock(&self.places);
-        places.retain(|_, place| place.strong_count() > 0);
-        if let Some(place) = places.get(owner).and_then(Weak::upgrade) {
-            return Some(place);
+    /// The slot of the holder of a credential for this feed, if there is one.
+    fn slot(&self, owner: &CredentialId, readers: &Arc<SlotPool>) -> Option<Arc<SlotGuard>> {
+        let mut slots = lock(&self.slots);
+        slots.retain(|_, slot| slot.strong_count() > 0);
+        if let Some(slot) = slots.get(owner).and_then(Weak::upgrade) {
+            return Some(slot);
         }
-        let place = Arc::new(readers.take(owner)?);
-        places.insert(owner.clone(), Arc::downgrade(&place));
-        Some(place)
+        let slot = Arc::new(readers.take(owner)?);
+        slots.insert(owner.clone(), Arc::downgrade(&slot));
+        Some(slot)
     }
 
     fn take(&self, answer: SessionAnswer) {
@@ -294,8 +294,8 @@ pub(crate) struct Feeds {
     board: Arc<WorkBoard>,
     feeds: Mutex<HashMap<String, WatchedFeed>>,
     free: Arc<Semaphore>,
-    /// The places of all readers. A credential has one for each feed that is read with it.
-    readers: Arc<Places>,
+    /// The slots of all readers. A credential has one for each feed that is read with it.
+    readers: Arc<SlotPool>,
 }
 
 /// A feed, with the token that ends it.
@@ -311,7 +311,7 @@ impl Feeds {
             board,
             feeds: Mutex::default(),
             free: Arc::new(Semaphore::new(FEEDS as usize)),
-            readers: Places::with_share(most_readers, FEEDS_OF_ONE),
+            readers: SlotPool::with_share(most_readers, FEEDS_OF_ONE),
         }
     }
 
@@ -322,13 +322,13 @@ impl Feeds {
         after: u64,
         owner: &CredentialId,
     ) -> Result<Reader, Refusal> {
-        let place = feed.place(owner, &self.readers).ok_or_else(|| {
+        let slot = feed.slot(owner, &self.readers).ok_or_else(|| {
             Refusal::Conflict(format!(
                 "{FEEDS_OF_ONE} sessions are watched with this credential, which is the most; close \
                  the page of one of them"
             ))
         })?;
-        Ok(feed.read(after, place))
+        Ok(feed.read(after, slot))
     }
 
     /// The conversation of a session, when its first events are there.
@@ -441,8 +441,8 @@ mod tests {
 
     fn reader(feed: &Arc<Feed>, after: u64) -> Reader {
         let owner = CredentialId::of_test("a test");
-        let place = feed.place(&owner, &Places::new(2)).unwrap();
-        feed.read(after, place)
+        let slot = feed.slot(&owner, &SlotPool::new(2)).unwrap();
+        feed.read(after, slot)
     }
 
     fn keep(feed: &Feed, data: String) {
@@ -523,27 +523,27 @@ mod tests {
     /// Somebody who may only look could otherwise watch all sessions that can be watched at a time.
     #[test]
     fn one_credential_reads_only_some_feeds() {
-        let places = Places::with_share(100, FEEDS_OF_ONE);
+        let slots = SlotPool::with_share(100, FEEDS_OF_ONE);
         let [one, other] = ["one", "other"].map(CredentialId::of_test);
         let feeds: Vec<Arc<Feed>> = (0..FEEDS).map(|_| feed()).collect();
         let (theirs, rest) = feeds.split_at(FEEDS_OF_ONE as usize);
-        let held: Vec<Arc<Place>> = theirs
+        let held: Vec<Arc<SlotGuard>> = theirs
             .iter()
-            .map(|feed| feed.place(&one, &places).unwrap())
+            .map(|feed| feed.slot(&one, &slots).unwrap())
             .collect();
-        // Another page of the same session takes no other place.
-        let again = theirs[0].place(&one, &places).unwrap();
-        assert!(rest[0].place(&one, &places).is_none());
+        // Another page of the same session takes no other slot.
+        let again = theirs[0].slot(&one, &slots).unwrap();
+        assert!(rest[0].slot(&one, &slots).is_none());
         for feed in [&theirs[0], &rest[0]] {
-            assert!(feed.place(&other, &places).is_some());
+            assert!(feed.slot(&other, &slots).is_some());
         }
         drop(held);
-        assert!(rest[0].place(&one, &places).is_some());
+        assert!(rest[0].slot(&one, &slots).is_some());
         drop(again);
         assert!(
-            lock(&theirs[0].places)
+            lock(&theirs[0].slots)
                 .values()
-                .all(|place| place.upgrade().is_none())
+                .all(|slot| slot.upgrade().is_none())
         );
     }
 

@@ -60,10 +60,10 @@ mod pages;
 #[doc(hidden)]
 pub mod parsers;
 mod pictures;
-mod places;
 mod refusal;
 mod routes;
 mod server;
+mod slots;
 mod start;
 mod store;
 mod streams;

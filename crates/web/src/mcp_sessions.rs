@@ -23,7 +23,7 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::time::{Instant, sleep};
 
 use crate::logic::access::CredentialId;
-use crate::places::{Place, Places};
+use crate::slots::{SlotGuard, SlotPool};
 
 /// The most sessions at a time.
 const MOST: u32 = 64;
@@ -76,7 +76,7 @@ pub(crate) struct Full;
 #[derive(Debug)]
 pub(crate) struct McpSessions {
     local: LocalSessionManager,
-    places: Arc<Places>,
+    slots: Arc<SlotPool>,
     usages: Arc<Usages>,
 }
 
@@ -92,8 +92,8 @@ struct Usage {
     /// The digests of the IDs of its open requests, oldest first. A request whose stream was not read
     /// to its answer stays, as MCP forbids to use its ID again.
     open: VecDeque<u64>,
-    /// The place of the caller that has begun the session.
-    place: Place,
+    /// The slot of the caller that has begun the session.
+    slot: SlotGuard,
 }
 
 /// The digest of an ID, which may be long.
@@ -194,7 +194,7 @@ impl McpSessions {
         local.session_config.keep_alive = Some(SILENCE);
         Self {
             local,
-            places: Places::new(MOST),
+            slots: SlotPool::new(MOST),
             usages: Arc::default(),
         }
     }
@@ -221,7 +221,7 @@ impl McpSessions {
         let all: Vec<_> = {
             let usages = lock(&self.usages);
             let all = usages.iter();
-            all.map(|(id, usage)| (id.clone(), usage.is_idle(), usage.place.owner().clone()))
+            all.map(|(id, usage)| (id.clone(), usage.is_idle(), usage.slot.owner().clone()))
                 .collect()
         };
         // Checking a credential may read a file, so it is done without holding the lock.
@@ -236,7 +236,7 @@ impl McpSessions {
         let usages = lock(&self.usages);
         usages
             .get(id)
-            .is_some_and(|usage| usage.place.owner() == caller)
+            .is_some_and(|usage| usage.slot.owner() == caller)
     }
 
     /// Notes that the client was heard of.
@@ -270,8 +270,8 @@ impl SessionManager for McpSessions {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
         // Outside of a request, there is no caller to own a session.
-        let place = CALLER.try_with(|caller| self.places.take(caller));
-        let Ok(Some(place)) = place else {
+        let slot = CALLER.try_with(|caller| self.slots.take(caller));
+        let Ok(Some(slot)) = slot else {
             let _ = IS_FULL.try_with(|is_full| is_full.set(true));
             return Err(Full.into());
         };
@@ -280,7 +280,7 @@ impl SessionManager for McpSessions {
             streams: 0,
             heard: Instant::now(),
             open: VecDeque::new(),
-            place,
+            slot,
         };
         lock(&self.usages).insert(id.clone(), usage);
         Ok((id, transport))
@@ -441,7 +441,7 @@ mod tests {
         assert!(sessions.has_session(&watched).await.unwrap());
         sleep(IDLE_TIMEOUT).await;
         assert!(!sessions.has_session(&watched).await.unwrap());
-        sessions.places.all_free().await;
+        sessions.slots.all_free().await;
     }
 
     #[tokio::test(start_paused = true)]

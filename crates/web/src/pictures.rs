@@ -41,14 +41,14 @@ pub(crate) async fn of_step(
     let feed = app.feeds.feed(&id).await?;
     let path = feed.look(|conversation, _| shown_path(&conversation.step(step)?.kind));
     let path = path.ok_or(NO_PICTURE)?;
-    let place = app.pictures.take(&caller.id).ok_or(Refusal::Busy)?;
+    let slot = app.pictures.take(&caller.id).ok_or(Refusal::Busy)?;
     let opening = off_runtime::run(move || open(&directory, &path)).await;
     let opened = opening.map_err(|error| Refusal::Failed(error.to_string()))?;
     let (kind, picture) = opened.ok_or(NO_PICTURE)?;
     let length = picture.size().to_string();
     let pieces = stream::try_unfold(picture.into_reader(), next_piece);
     let body = Body::from_stream(pieces.map(move |piece| {
-        let _place = &place;
+        let _slot = &slot;
         piece
     }));
     let headers = [

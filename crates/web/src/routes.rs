@@ -28,9 +28,9 @@ use crate::feed::Feeds;
 use crate::lists::Lists;
 use crate::logic::authority::Authorities;
 use crate::page::layout::{endpoint_mark, script, style};
-use crate::places::Places;
 use crate::refusal::Refusal;
 use crate::server::Listener;
+use crate::slots::SlotPool;
 use crate::store::CredentialStore;
 use crate::{acts, api, conductor, job_acts, mcp, pages, pictures, server, streams};
 
@@ -70,10 +70,10 @@ pub async fn serve(
         board,
         lists: Arc::clone(&lists),
         mcp: OnceCell::new(),
-        conductors: Places::new(conductor::MOST_CONDUCTORS),
-        watchers: Places::new(streams::MOST_WATCHERS),
-        readers: Places::new(api::MOST_READERS),
-        pictures: Places::new(pictures::MOST_PICTURES),
+        conductors: SlotPool::new(conductor::MOST_CONDUCTORS),
+        watchers: SlotPool::new(streams::MOST_WATCHERS),
+        readers: SlotPool::new(api::MOST_READERS),
+        pictures: SlotPool::new(pictures::MOST_PICTURES),
         closing: closing.clone(),
     });
     tokio::spawn(closing.clone().run_until_cancelled_owned(following));

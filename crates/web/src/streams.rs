@@ -22,8 +22,8 @@ use crate::auth::Caller;
 use crate::feed::{Message, Next};
 use crate::logic::access::Scope;
 use crate::page::{job, session};
-use crate::places::Place;
 use crate::refusal::{NO_JOB, Refusal};
+use crate::slots::SlotGuard;
 use work_board::{JobRevision, Work};
 
 /// The interval at which a stream sends a sign of life.
@@ -88,7 +88,7 @@ pub(crate) fn after(uri: &Uri) -> Option<u64> {
     Some(after)
 }
 
-fn place(app: &App, caller: &Caller) -> Result<Place, Refusal> {
+fn slot(app: &App, caller: &Caller) -> Result<SlotGuard, Refusal> {
     app.watchers.take(&caller.id).ok_or_else(|| {
         Refusal::Conflict(format!(
             "{} pages of this browser or {MOST_WATCHERS} of all watch sessions and jobs, which is the most; \
@@ -112,12 +112,12 @@ pub(crate) async fn of_session(
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());
     let after = last.and_then(|last| last.parse().ok()).unwrap_or(after);
-    let place = place(&app, &caller)?;
-    let reader = Some((app.feeds.read(&feed, after, &caller.id)?, place));
+    let slot = slot(&app, &caller)?;
+    let reader = Some((app.feeds.read(&feed, after, &caller.id)?, slot));
     let news = stream::unfold(reader, |reader| async move {
-        let (mut reader, place) = reader?;
+        let (mut reader, slot) = reader?;
         match reader.next().await {
-            Next::Message(message) => Some((event(&message), Some((reader, place)))),
+            Next::Message(message) => Some((event(&message), Some((reader, slot)))),
             Next::Gap => Some((reload(), None)),
             Next::End => Some((gone(), None)),
         }
@@ -175,7 +175,7 @@ pub(crate) async fn of_job(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let id = app.board.jobs.find(&id).await?.ok_or(NO_JOB)?;
     let watcher = JobWatcher {
-        _place: place(&app, &caller)?,
+        _slot: slot(&app, &caller)?,
         changes: app.board.jobs.changes().await?,
         app,
         id,
@@ -202,7 +202,7 @@ struct JobWatcher {
     told: Option<[u8; 32]>,
     /// Whether the end of the job was told.
     is_over: bool,
-    _place: Place,
+    _slot: SlotGuard,
 }
 
 impl JobWatcher {
