@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::audit::{Audit, AuditOutcome, Event, Record};
 use super::context::Member;
 use super::mail::{
-    Fingerprint, JoinOutcome, Letter, MailError, MailStore, Membership, MessageId, Receipt, Sender,
-    Unread,
+    Fingerprint, JoinOutcome, MailError, MailStore, Membership, MessageContent, MessageId, Receipt,
+    Sender, Unread,
 };
 use super::stale_members;
 use crate::logic::inbox::{Envelope, FirstLine, PendingMail, ReadLimits};
@@ -152,8 +152,12 @@ impl MailClient {
     /// # Errors
     ///
     /// [`MailClientError`]; then nothing was sent.
-    pub async fn send(&self, to: Address, letter: Letter) -> Result<SentMessage, MailClientError> {
-        self.send_with(to, letter, None).await
+    pub async fn send(
+        &self,
+        to: Address,
+        content: MessageContent,
+    ) -> Result<SentMessage, MailClientError> {
+        self.send_with(to, content, None).await
     }
 
     /// Sends a message with an end that is a secret: the audit log has the message without it.
@@ -164,7 +168,7 @@ impl MailClient {
     pub async fn send_with(
         &self,
         to: Address,
-        letter: Letter,
+        content: MessageContent,
         secret_end: Option<String>,
     ) -> Result<SentMessage, MailClientError> {
         self.run_writer(move |inner| {
@@ -173,14 +177,14 @@ impl MailClient {
             let action = AuditedAction {
                 event: Event::AtmSend,
                 recipient: Some(&recipient),
-                summary: Some(&letter.text),
+                summary: Some(&content.text),
             };
             let whole = match secret_end {
-                Some(end) => Cow::Owned(Letter {
-                    text: format!("{}{end}", letter.text),
-                    summary: letter.summary.clone(),
+                Some(end) => Cow::Owned(MessageContent {
+                    text: format!("{}{end}", content.text),
+                    summary: content.summary.clone(),
                 }),
-                None => Cow::Borrowed(&letter),
+                None => Cow::Borrowed(&content),
             };
             let sent = inner.audited(&action, || {
                 let sender = inner.sender();
@@ -199,16 +203,19 @@ impl MailClient {
     /// # Errors
     ///
     /// [`MailClientError`]; then nothing was sent to anybody.
-    pub async fn broadcast(&self, letter: Letter) -> Result<BroadcastResults, MailClientError> {
+    pub async fn broadcast(
+        &self,
+        content: MessageContent,
+    ) -> Result<BroadcastResults, MailClientError> {
         self.run_writer(move |inner| {
             let team = &inner.team;
             let recipient = format!("*@{team}");
             let action = AuditedAction {
                 event: Event::AtmBroadcast,
                 recipient: Some(&recipient),
-                summary: Some(&letter.text),
+                summary: Some(&content.text),
             };
-            let send = || inner.mail_store.broadcast(&inner.sender(), team, &letter);
+            let send = || inner.mail_store.broadcast(&inner.sender(), team, &content);
             let sent = inner.audited_as(&action, send, |sent| broadcast_result(sent))?;
             let named = |(agent, result)| (format!("{agent}@{team}"), result);
             Ok(sent.into_iter().map(named).collect())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent_team::logic::inbox::{Envelope, ReadLimits};
 use agent_team::logic::{Address, AgentName, TeamName};
-use agent_team::mail::{Letter, MailError, MailStore};
+use agent_team::mail::{MailError, MailStore, MessageContent};
 use agent_team::{MailClient, MailClientError, Member};
 use goal_run::logic::mail_answers::without_codes;
 use safe_files::off_runtime;
@@ -125,11 +125,11 @@ impl MailBoard {
         let open = || async { MailClient::of(&self.member, &self.atm_home, self.audit_limit) };
         let client = self.client.get_or_try_init(open).await?;
         let client = client.as_ref().ok_or(MailBoardError::NoTeam)?;
-        let letter = Letter {
+        let content = MessageContent {
             text,
             summary: None,
         };
-        client.send(to, letter).await?;
+        client.send(to, content).await?;
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ pub struct Sender {
 
 /// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct MessageContent {
     /// At most [`LONGEST_TEXT`] bytes.
     pub text: String,
     /// At most [`LONGEST_SUMMARY`] bytes.
@@ -159,12 +159,12 @@ impl MailStore {
         from: &Sender,
         to: &AgentName,
         team: &TeamName,
-        letter: &Letter,
+        content: &MessageContent,
     ) -> Result<MessageId, MailError> {
-        letter.check()?;
+        content.check()?;
         let found = self.team(team)?;
         found.check(to)?;
-        deliver(&found, from, to, letter)
+        deliver(&found, from, to, content)
     }
 
     /// Sends a message to every member of a team but the sender, in their order, and returns the
@@ -178,16 +178,16 @@ impl MailStore {
         &self,
         from: &Sender,
         team: &TeamName,
-        letter: &Letter,
+        content: &MessageContent,
     ) -> Result<Vec<(AgentName, Result<MessageId, MailError>)>, MailError> {
-        letter.check()?;
+        content.check()?;
         let found = self.team(team)?;
         let is_own = from.team.as_ref().is_none_or(|own| own == team);
         let members = found.members()?.into_iter();
         Ok(members
             .filter(|member| !(is_own && *member == from.identity))
             .map(|member| {
-                let sent = deliver(&found, from, &member, letter);
+                let sent = deliver(&found, from, &member, content);
                 (member, sent)
             })
             .collect())
@@ -341,7 +341,7 @@ fn read_all(
     Ok(texts)
 }
 
-impl Letter {
+impl MessageContent {
     fn check(&self) -> Result<(), MailError> {
         let summary = self.summary.as_ref().map_or(0, String::len);
         for (part, bytes, limit) in [
@@ -361,7 +361,7 @@ fn deliver(
     team: &Team,
     from: &Sender,
     to: &AgentName,
-    letter: &Letter,
+    content: &MessageContent,
 ) -> Result<MessageId, MailError> {
     team.make_inboxes()?;
     let path = team.inbox(&format!("{to}.json"))?;
@@ -373,11 +373,11 @@ fn deliver(
     let now = SystemTime::now();
     let message = NewMessage::new(
         from.identity.clone(),
-        letter.text.clone(),
+        content.text.clone(),
         now,
         id.to_string(),
     )
-    .summary(letter.summary.clone())
+    .summary(content.summary.clone())
     .source_team(other_team);
     replace_inbox(&path, |state| {
         let text = match state {

@@ -48,7 +48,7 @@ impl Stage {
 
     fn send(&self, to: &str, text: &str) -> Result<MessageId, MailError> {
         self.mail_store
-            .send(&codex(), &agent(to), &team("t"), &letter(text))
+            .send(&codex(), &agent(to), &team("t"), &content(text))
     }
 
     fn unread(&self, agent_name: &str) -> Unread {
@@ -81,8 +81,8 @@ fn codex() -> Sender {
     }
 }
 
-fn letter(text: &str) -> Letter {
-    Letter {
+fn content(text: &str) -> MessageContent {
+    MessageContent {
         text: text.to_owned(),
         summary: None,
     }
@@ -183,7 +183,7 @@ fn broadcast_reaches_all_but_the_sender() {
     let mut sender = codex();
     let sent = stage
         .mail_store
-        .broadcast(&sender, &team("t"), &letter("x"))
+        .broadcast(&sender, &team("t"), &content("x"))
         .unwrap();
     let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
     assert_eq!(to, ["lead", "other"]);
@@ -192,7 +192,7 @@ fn broadcast_reaches_all_but_the_sender() {
     sender.team = Some(team("u"));
     let sent = stage
         .mail_store
-        .broadcast(&sender, &team("t"), &letter("x"))
+        .broadcast(&sender, &team("t"), &content("x"))
         .unwrap();
     assert_eq!(sent.len(), 3);
     let written = fs::read_to_string(stage.inbox("codex.json")).unwrap();
@@ -211,13 +211,13 @@ fn message_or_summary_over_the_limit_is_refused() {
             ..
         }
     ));
-    let letter = Letter {
+    let content = MessageContent {
         text: String::new(),
         summary: Some("x".repeat(LONGEST_SUMMARY + 1)),
     };
     let refused = stage
         .mail_store
-        .send(&codex(), &agent("lead"), &team("t"), &letter);
+        .send(&codex(), &agent("lead"), &team("t"), &content);
     assert!(matches!(
         refused,
         Err(MailError::TooLong {

@@ -27,8 +27,8 @@ fn client(home: &Path) -> MailClient {
     MailClient::of(&member, home, AUDIT_LIMIT).unwrap().unwrap()
 }
 
-fn letter(text: &str) -> Letter {
-    Letter {
+fn content(text: &str) -> MessageContent {
+    MessageContent {
         text: text.to_owned(),
         summary: None,
     }
@@ -52,9 +52,9 @@ async fn reading_reports_that_the_member_itself_is_missing() {
         assert!(matches!(error, MailClientError::NotAMember(_)), "{error}");
     }
     // The controls: it can send, and a wrong recipient is another error.
-    let to_lead = mail_client.send("lead".parse().unwrap(), letter("x"));
+    let to_lead = mail_client.send("lead".parse().unwrap(), content("x"));
     to_lead.await.unwrap();
-    let to_nobody = mail_client.send("nobody".parse().unwrap(), letter("x"));
+    let to_nobody = mail_client.send("nobody".parse().unwrap(), content("x"));
     let refused = to_nobody.await.unwrap_err();
     assert!(
         matches!(
@@ -70,7 +70,7 @@ async fn secret_end_is_sent_and_not_audited() {
     let home = home();
     let mail_client = client(home.path());
     let secret = Some("\n\nsesame".to_owned());
-    let sent = mail_client.send_with("lead".parse().unwrap(), letter("x"), secret);
+    let sent = mail_client.send_with("lead".parse().unwrap(), content("x"), secret);
     sent.await.unwrap();
     let inbox = fs::read_to_string(home.path().join(".claude/teams/t/inboxes/lead.json")).unwrap();
     assert!(inbox.contains(r"x\n\nsesame"), "{inbox}");
@@ -135,7 +135,7 @@ async fn audit_names_members_whom_a_broadcast_did_not_reach() {
         if let Some(file) = malformed {
             fs::write(team.join("inboxes").join(file), "{}").unwrap();
         }
-        mail_client.broadcast(letter("x")).await.unwrap();
+        mail_client.broadcast(content("x")).await.unwrap();
         let text = fs::read_to_string(sessions.join("arch/audit.jsonl")).unwrap();
         let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(last["outcome"], outcome, "{last:#}");
@@ -151,7 +151,7 @@ async fn audit_log_is_rotated_at_the_limit() {
     let mail_client = client(home.path());
     for _ in 0..20 {
         mail_client
-            .send("lead".parse().unwrap(), letter("x"))
+            .send("lead".parse().unwrap(), content("x"))
             .await
             .unwrap();
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use agent_team::logic::inbox::unread::ReadLimits;
 use agent_team::logic::{AgentName, TeamName};
-use agent_team::mail::{Letter, MailStore, Sender, Unread};
+use agent_team::mail::{MailStore, MessageContent, Sender, Unread};
 use serde_json::{Value, json};
 
 use crate::stats::Summary;
@@ -147,13 +147,13 @@ impl MailFixture {
             identity: agent(THEIRS),
             team: Some(self.team.clone()),
         };
-        let letter = Letter {
+        let content = MessageContent {
             text: "hello".to_owned(),
             summary: Some("hello".to_owned()),
         };
         let sent = self
             .mail_store
-            .send(&sender, &agent(OURS), &self.team, &letter);
+            .send(&sender, &agent(OURS), &self.team, &content);
         sent.unwrap();
     }
 

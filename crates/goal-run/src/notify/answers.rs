@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use agent_team::audit::AuditOutcome;
 use agent_team::logic::inbox::FirstLine;
 use agent_team::logic::{Address, AgentName};
-use agent_team::mail::{Fingerprint, Letter, Receipt};
+use agent_team::mail::{Fingerprint, MessageContent, Receipt};
 use agent_team::{MailClient, MailClientError, MailDecision, Member};
 use codex_engine::logic::action::Decision;
 use common::secrets::mask;
@@ -281,11 +281,11 @@ impl Answers {
     async fn report(&self, to: Address, why: &str) {
         tracing::warn!("an answer of {to} by mail was refused: {why}");
         let text = one_line(&format!("Your answer was not taken: {why}"), NOTICE_LIMIT);
-        let letter = Letter {
+        let content = MessageContent {
             summary: Some(text.clone()),
             text,
         };
-        if let Err(error) = self.mail_client.send(to, letter).await {
+        if let Err(error) = self.mail_client.send(to, content).await {
             tracing::warn!("the refusal of an answer cannot be sent: {error}");
         }
     }
@@ -298,11 +298,11 @@ impl Answers {
             None => "The question can no longer be answered by mail".to_owned(),
         };
         let summary = one_line(&summary, NOTICE_LIMIT);
-        let letter = Letter {
+        let content = MessageContent {
             text: format!("{summary}\n\n{}", code.notice),
             summary: Some(summary),
         };
-        if let Err(error) = self.mail_client.send(to, letter).await {
+        if let Err(error) = self.mail_client.send(to, content).await {
             tracing::warn!("cannot tell an agent that a question is closed: {error}");
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_team::logic::{Address, AgentName, BadName, TeamName};
-use agent_team::mail::{Letter, MailError};
+use agent_team::mail::{MailError, MessageContent};
 use agent_team::{MailClient, MailClientError, Member};
 use safe_files::state_file::FileError;
 use tokio::time::timeout;
@@ -65,12 +65,12 @@ pub(super) async fn send(
         text += "\n\n";
         text += question.as_str().unwrap_or_default();
     }
-    let letter = Letter {
+    let content = MessageContent {
         text,
         summary: Some(notification.line.to_owned()),
     };
     let limit = context.timeouts.mail;
-    let sending = mail_client.send_with(address.clone(), letter, secret_end);
+    let sending = mail_client.send_with(address.clone(), content, secret_end);
     match timeout(limit, sending).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(MailClientError::NotAMember(error))) if !own_is_other => {

@@ -6,7 +6,7 @@ use std::path::Path;
 use agent_team::mail::{JoinOutcome, LeaveOutcome, Membership, MessageId};
 use serde_json::{Value, json};
 
-use super::{TeamFixture, codex, letter, name, team, texts, write_plainly};
+use super::{TeamFixture, codex, content, name, team, texts, write_plainly};
 
 fn for_each_atm(test: impl Fn(&TeamFixture, &str)) {
     for version in testkit::atm::versions() {
@@ -74,7 +74,7 @@ fn broadcast_reaches_all_members() {
     for_each_atm(|stage, version| {
         let sent = stage
             .mail_store
-            .broadcast(&codex(), &team(), &letter("all"))
+            .broadcast(&codex(), &team(), &content("all"))
             .unwrap();
         let sent: Vec<(String, Option<MessageId>)> = sent
             .into_iter()

@@ -10,7 +10,7 @@ use serde_json::json;
 use testkit::wait::wait_for_blocking;
 
 use super::writer::Writer;
-use super::{TeamFixture, codex, letter, name, team, texts, write_plainly};
+use super::{TeamFixture, codex, content, name, team, texts, write_plainly};
 
 /// Longer than the age at which a lock directory counts as stale.
 const LONG_AGO: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ fn stale_lock_directory_is_removed_and_a_live_one_is_named() {
     fs::create_dir(&lock).unwrap();
     let refused = stage
         .mail_store
-        .send(&codex(), &name("lead"), &team(), &letter("x"));
+        .send(&codex(), &name("lead"), &team(), &content("x"));
     let Err(MailError::Busy { lock: named, .. }) = refused else {
         panic!("{refused:?}");
     };

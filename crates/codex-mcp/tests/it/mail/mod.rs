@@ -12,7 +12,7 @@ use std::process::Command;
 
 use agent_team::logic::inbox::unread::ReadLimits;
 use agent_team::logic::{AgentName, TeamName};
-use agent_team::mail::{Letter, MailError, MailStore, Sender, Unread};
+use agent_team::mail::{MailError, MailStore, MessageContent, Sender, Unread};
 use serde_json::{Value, json};
 
 /// How often mail is marked as read: on a busy machine, many writers can keep the lock for longer
@@ -65,7 +65,7 @@ impl TeamFixture {
     fn send(&self, to: &str, text: &str) -> String {
         let sent = self
             .mail_store
-            .send(&codex(), &name(to), &team(), &letter(text));
+            .send(&codex(), &name(to), &team(), &content(text));
         sent.unwrap().to_string()
     }
 
@@ -164,8 +164,8 @@ fn codex() -> Sender {
     sender("codex")
 }
 
-fn letter(text: &str) -> Letter {
-    Letter {
+fn content(text: &str) -> MessageContent {
+    MessageContent {
         text: text.to_owned(),
         summary: None,
     }

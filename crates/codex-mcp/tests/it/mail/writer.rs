@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use agent_team::mail::{MailError, MailStore};
 
-use super::{letter, name, sender, team};
+use super::{content, name, sender, team};
 
 /// The home directory. Without this variable, the test below does nothing.
 const HOME: &str = "CODEX_MCP_TEST_WRITER_HOME";
@@ -72,7 +72,7 @@ fn writer_process() {
     for number in 0..count {
         let text = format!("{own_name} {number}");
         loop {
-            match mail_store.send(&from, &name("lead"), &team(), &letter(&text)) {
+            match mail_store.send(&from, &name("lead"), &team(), &content(&text)) {
                 Ok(_) => break,
                 Err(MailError::Busy { .. }) => {}
                 Err(error) => panic!("{error}"),

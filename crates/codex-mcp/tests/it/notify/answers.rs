@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
-use agent_team::mail::{Letter, MailStore, Sender};
+use agent_team::mail::{MailStore, MessageContent, Sender};
 use codex_engine::logic::action::{ActionId, Decision};
 use codex_engine::logic::session::Alert;
 use futures::FutureExt;
@@ -92,13 +92,13 @@ fn write(stage: &MailFixture, from: &str, text: String) {
         identity: from.parse().unwrap(),
         team: Some("t".parse().unwrap()),
     };
-    let letter = Letter {
+    let content = MessageContent {
         text,
         summary: None,
     };
     let (to, team) = ("codex".parse().unwrap(), "t".parse().unwrap());
     let mail_store = MailStore::new(stage.home.path());
-    mail_store.send(&sender, &to, &team, &letter).unwrap();
+    mail_store.send(&sender, &to, &team, &content).unwrap();
 }
 
 fn audit_log(stage: &MailFixture) -> PathBuf {

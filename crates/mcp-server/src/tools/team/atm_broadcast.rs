@@ -1,7 +1,7 @@
 //! `atm_broadcast`: sends a message to all other members of the team.
 
 use agent_team::MailClient;
-use agent_team::mail::Letter;
+use agent_team::mail::MessageContent;
 use rmcp::model::{JsonObject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,7 +36,9 @@ pub(super) async fn call(
         message: NonBlankText(text),
         summary,
     } = arguments(given)?;
-    let sent = mail_client.broadcast(Letter { text, summary }).await?;
+    let sent = mail_client
+        .broadcast(MessageContent { text, summary })
+        .await?;
     let (mut reached, mut failed): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (to, outcome) in sent {
         match outcome {

@@ -2,7 +2,7 @@
 
 use agent_team::MailClient;
 use agent_team::logic::{Address, BadName};
-use agent_team::mail::Letter;
+use agent_team::mail::MessageContent;
 use rmcp::model::{JsonObject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -54,6 +54,8 @@ pub(super) async fn call(
         message: NonBlankText(text),
         summary,
     } = arguments(given)?;
-    let sent = mail_client.send(address, Letter { text, summary }).await?;
+    let sent = mail_client
+        .send(address, MessageContent { text, summary })
+        .await?;
     Ok(answer(json!({ "to": sent.to, "message_id": sent.message_id })).into())
 }

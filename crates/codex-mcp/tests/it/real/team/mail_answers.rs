@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use agent_team::logic::AgentName;
-use agent_team::mail::{Letter, MailStore, Sender};
+use agent_team::mail::{MailStore, MessageContent, Sender};
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
 use testkit::McpClient;
@@ -65,13 +65,13 @@ fn write_to_server(stage: &CodexFixture, from: &str, text: &str) {
         identity: from.parse().unwrap(),
         team: Some("builders".parse().unwrap()),
     };
-    let letter = Letter {
+    let content = MessageContent {
         text: text.to_owned(),
         summary: None,
     };
     let server: AgentName = "arch".parse().unwrap();
     MailStore::new(&stage.home.atm_home())
-        .send(&sender, &server, &"builders".parse().unwrap(), &letter)
+        .send(&sender, &server, &"builders".parse().unwrap(), &content)
         .unwrap();
 }
 
