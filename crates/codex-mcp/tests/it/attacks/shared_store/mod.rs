@@ -26,30 +26,30 @@ echo "${CODEX_HOME}" >> NOTES/NAME.home
 case "$1" in wait*) while [ ! -e NOTES/go ]; do sleep 0.02; done;; esac
 "#;
 
-/// A host: a home with a key, and programs that note that they were run.
-struct Host {
+/// A machine: a home with a key, and programs that note that they were run.
+struct Machine {
     home: Home,
     location: String,
 }
 
-impl Host {
+impl Machine {
     fn new(location: &str, others: OthersJobs) -> Self {
-        let host = Self {
+        let machine = Self {
             home: Home::new(""),
             location: location.to_owned(),
         };
-        fs::create_dir(host.note("")).unwrap();
+        fs::create_dir(machine.note("")).unwrap();
         for name in ["honest", "evil"] {
-            let script = host.adapted(name, CODEX);
-            play_codex(&host.home, &host.program(name), &script);
+            let script = machine.adapted(name, CODEX);
+            play_codex(&machine.home, &machine.program(name), &script);
         }
-        host.script("notify", "#!/bin/sh\necho told >> NOTES/NAME\n");
-        let directory = host.home.atm_home().join(".config/atm");
+        machine.script("notify", "#!/bin/sh\necho told >> NOTES/NAME\n");
+        let directory = machine.home.atm_home().join(".config/atm");
         fs::create_dir_all(&directory).unwrap();
         let word = serde_json::to_value(others).unwrap();
         let setting = format!("[plugins.codex-mcp]\njobs_of_others = {word}\n");
         fs::write(directory.join("config.toml"), setting).unwrap();
-        host
+        machine
     }
 
     fn adapted(&self, name: &str, text: &str) -> String {
@@ -159,20 +159,20 @@ struct Database {
 }
 
 impl Database {
-    /// Starts a server, and has a host create the tables of a store.
+    /// Starts a server, and has a machine create the tables of a store.
     async fn new() -> Self {
         let server = Postgres::start(Durability::Unsynced);
         let url = server.database("jobs");
         let database = Self { server, url };
-        drop(database.host(OthersJobs::Leave).open().await);
+        drop(database.machine(OthersJobs::Leave).open().await);
         database
     }
 
-    fn host(&self, others: OthersJobs) -> Host {
-        Host::new(&self.url, others)
+    fn machine(&self, others: OthersJobs) -> Machine {
+        Machine::new(&self.url, others)
     }
 
-    /// An attacker with the role of the hosts.
+    /// An attacker with the role of the machines.
     async fn insider(&self) -> Intruder {
         Intruder(PgConnection::connect(&self.url).await.unwrap())
     }
@@ -218,7 +218,7 @@ impl Intruder {
         new
     }
 
-    /// Inserts a row that no host has signed.
+    /// Inserts a row that no machine has signed.
     async fn forge(&mut self, request: &Request) -> JobId {
         let new = NewJob::new(Request::new("", "")).id;
         let text = |text: &str| format!("'{}'", text.replace('\'', "''"));

@@ -12,35 +12,35 @@ use crate::jobs::{wait_for_file, wait_until};
 #[tokio::test]
 async fn signed_row_runs_the_programs_that_it_names() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
-    let evil = submit(&store, host.evil_request()).await;
-    let run = submit(&store, host.evil_run()).await;
-    let worker = host.worker();
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
+    let evil = submit(&store, machine.evil_request()).await;
+    let run = submit(&store, machine.evil_run()).await;
+    let worker = machine.worker();
     wait_until(&store, &evil, JobState::Completed).await;
     wait_until(&store, &run, JobState::Failed).await;
-    assert_eq!(host.notes_of("evil"), "evil\n");
-    assert_eq!(host.notes_of("evil.home"), "/evil/home\n");
-    assert_eq!(host.notes_of("notify"), "told\n");
-    host.finish(worker).await;
+    assert_eq!(machine.notes_of("evil"), "evil\n");
+    assert_eq!(machine.notes_of("evil.home"), "/evil/home\n");
+    assert_eq!(machine.notes_of("notify"), "told\n");
+    machine.finish(worker).await;
 }
 
 /// The attacker's role may only SELECT and INSERT (H3).
 #[tokio::test]
 async fn forged_row_is_not_claimed() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let mut mallory = database.outsider().await;
-    let evil = mallory.forge(&host.evil_request()).await;
-    let run = mallory.forge(&host.evil_run()).await;
+    let evil = mallory.forge(&machine.evil_request()).await;
+    let run = mallory.forge(&machine.evil_run()).await;
     // A copy that claims to be this machine's.
-    let honest = submit(&store, host.request("honest")).await;
-    let program = format!("'{}'", host.program("evil").display());
+    let honest = submit(&store, machine.request("honest")).await;
+    let program = format!("'{}'", machine.program("evil").display());
     let claimed = [("codex_bin", program), ("owner_role", "'postgres'".into())];
     let copy = mallory.copy(&honest, &claimed).await;
-    let last = submit(&store, host.request("last")).await;
-    let worker = host.worker();
+    let last = submit(&store, machine.request("last")).await;
+    let worker = machine.worker();
     for own in [&honest, &last] {
         wait_until(&store, own, JobState::Completed).await;
     }
@@ -51,32 +51,32 @@ async fn forged_row_is_not_claimed() {
         assert_eq!(job.summary.owner.role.as_deref(), Some("mallory"));
     }
     // The two jobs run at the same time, so their order is open.
-    let noted = host.notes_of("honest");
+    let noted = machine.notes_of("honest");
     let mut noted: Vec<&str> = noted.lines().collect();
     noted.sort_unstable();
     assert_eq!(noted, ["honest", "last"]);
     assert_eq!(
-        (host.notes_of("evil"), host.notes_of("notify")),
+        (machine.notes_of("evil"), machine.notes_of("notify")),
         Default::default()
     );
-    host.finish(worker).await;
+    machine.finish(worker).await;
 }
 
 #[tokio::test]
 async fn host_that_runs_foreign_jobs_runs_none_of_their_programs() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Run);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Run);
+    let store = machine.open().await;
     let mut mallory = database.outsider().await;
-    let evil = mallory.forge(&host.evil_request()).await;
-    let notifying = mallory.forge(&host.evil_run()).await;
-    let mut request = host.evil_run();
+    let evil = mallory.forge(&machine.evil_request()).await;
+    let notifying = mallory.forge(&machine.evil_run()).await;
+    let mut request = machine.evil_run();
     request.run = Some(json!({ "order": {
-        "task": "evil", "repo": host.home.work(),
-        "exit_criteria": { "command": host.program("notify") },
+        "task": "evil", "repo": machine.home.work(),
+        "exit_criteria": { "command": machine.program("notify") },
     }}));
     let judging = mallory.forge(&request).await;
-    let worker = host.worker();
+    let worker = machine.worker();
     wait_until(&store, &evil, JobState::Completed).await;
     for (id, part) in [
         (&notifying, "the notifier"),
@@ -93,28 +93,28 @@ async fn host_that_runs_foreign_jobs_runs_none_of_their_programs() {
         );
     }
     // The job ran with this machine's own Codex and CODEX_HOME.
-    assert_eq!(host.notes_of("honest"), "evil\n");
-    let home = host.home.codex_home();
+    assert_eq!(machine.notes_of("honest"), "evil\n");
+    let home = machine.home.codex_home();
     assert_eq!(
-        host.notes_of("honest.home"),
+        machine.notes_of("honest.home"),
         format!("{}\n", home.display())
     );
     assert_eq!(
-        (host.notes_of("evil"), host.notes_of("notify")),
+        (machine.notes_of("evil"), machine.notes_of("notify")),
         Default::default()
     );
-    host.finish(worker).await;
+    machine.finish(worker).await;
 }
 
 #[tokio::test]
 async fn signed_row_with_a_changed_field_is_refused() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let mut insider = database.insider().await;
-    let honest = submit(&store, host.request("honest")).await;
+    let honest = submit(&store, machine.request("honest")).await;
     let quoted = |text: &str| format!("'{text}'");
-    let program = quoted(host.program("evil").to_str().unwrap());
+    let program = quoted(machine.program("evil").to_str().unwrap());
     let mut copies = vec![insider.copy(&honest, &[]).await];
     for (column, value) in [
         ("prompt", quoted("evil")),
@@ -125,7 +125,7 @@ async fn signed_row_with_a_changed_field_is_refused() {
         ("profile", quoted("evil")),
         ("images", quoted("[\"/evil.png\"]")),
         ("tool_name", quoted("codex_run")),
-        ("run", quoted(&host.evil_run().run.unwrap().to_string())),
+        ("run", quoted(&machine.evil_run().run.unwrap().to_string())),
         ("submitted_by", quoted("team-lead")),
         (
             "resume_session_id",
@@ -140,7 +140,7 @@ async fn signed_row_with_a_changed_field_is_refused() {
     ] {
         copies.push(insider.copy(&honest, &[(column, value)]).await);
     }
-    let worker = host.worker();
+    let worker = machine.worker();
     for id in &copies {
         let error = wait_until_failed(&store, id).await;
         assert!(
@@ -150,24 +150,24 @@ async fn signed_row_with_a_changed_field_is_refused() {
         assert!(error.contains("Submit it again"), "{error}");
     }
     wait_until(&store, &honest, JobState::Completed).await;
-    assert_eq!(host.notes_of("honest"), "honest\n");
+    assert_eq!(machine.notes_of("honest"), "honest\n");
     assert_eq!(
-        (host.notes_of("evil"), host.notes_of("notify")),
+        (machine.notes_of("evil"), machine.notes_of("notify")),
         Default::default()
     );
-    host.finish(worker).await;
+    machine.finish(worker).await;
 }
 
 #[tokio::test]
 async fn signature_is_valid_for_its_own_row_only() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let mut insider = database.insider().await;
-    let changed = submit(&store, host.request("honest")).await;
-    let moved = submit(&store, host.evil_request()).await;
-    let robbed = submit(&store, host.request("robbed")).await;
-    let program = host.program("evil").display().to_string();
+    let changed = submit(&store, machine.request("honest")).await;
+    let moved = submit(&store, machine.evil_request()).await;
+    let robbed = submit(&store, machine.request("robbed")).await;
+    let program = machine.program("evil").display().to_string();
     let update = format!(
         "UPDATE codex_jobs SET codex_bin = '{program}' WHERE id = '{changed}'; \
          UPDATE codex_jobs SET signature = (SELECT signature FROM codex_jobs WHERE id = \
@@ -175,8 +175,8 @@ async fn signature_is_valid_for_its_own_row_only() {
          UPDATE codex_jobs SET prompt = 'other' WHERE id = '{moved}'"
     );
     insider.run(&update).await;
-    let done = submit(&store, host.request("done")).await;
-    let worker = host.worker();
+    let done = submit(&store, machine.request("done")).await;
+    let worker = machine.worker();
     for id in [&changed, &moved, &robbed] {
         let error = wait_until_failed(&store, id).await;
         assert!(
@@ -189,20 +189,20 @@ async fn signature_is_valid_for_its_own_row_only() {
     let again = format!("UPDATE codex_jobs SET state = 'queued' WHERE id = '{done}'");
     insider.run(&again).await;
     wait_until_failed(&store, &done).await;
-    assert_eq!(host.notes_of("honest"), "done\n");
-    assert_eq!(host.notes_of("evil"), "");
-    host.finish(worker).await;
+    assert_eq!(machine.notes_of("honest"), "done\n");
+    assert_eq!(machine.notes_of("evil"), "");
+    machine.finish(worker).await;
 }
 
 #[tokio::test]
 async fn worker_with_a_stolen_lease_ends_codex_and_runs_no_foreign_program() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let mut insider = database.insider().await;
-    let id = submit(&store, host.request("wait")).await;
-    let worker = host.worker();
-    wait_for_file(&host.note("honest")).await;
+    let id = submit(&store, machine.request("wait")).await;
+    let worker = machine.worker();
+    wait_for_file(&machine.note("honest")).await;
     let thief = new_worker_id();
     let steal = format!("UPDATE codex_jobs SET worker = '{thief}' WHERE id = '{id}'");
     insider.run(&steal).await;
@@ -210,15 +210,15 @@ async fn worker_with_a_stolen_lease_ends_codex_and_runs_no_foreign_program() {
     let stolen = get(&store, &id).await;
     assert_eq!(stolen.summary.state, JobState::Running);
     assert_eq!((stolen.worker, stolen.result), (Some(thief), None));
-    let program = host.program("evil").display().to_string();
+    let program = machine.program("evil").display().to_string();
     let give_back = format!(
         "UPDATE codex_jobs SET state = 'queued', codex_bin = '{program}' WHERE id = '{id}'"
     );
     insider.run(&give_back).await;
     let error = wait_until_failed(&store, &id).await;
     assert!(error.contains("not signed"), "{error}");
-    assert_eq!(host.notes_of("evil"), "");
-    host.finish(worker).await;
+    assert_eq!(machine.notes_of("evil"), "");
+    machine.finish(worker).await;
 }
 
 /// The worker that recovers a lost job runs the notifiers of rows that this machine has signed. The
@@ -226,19 +226,19 @@ async fn worker_with_a_stolen_lease_ends_codex_and_runs_no_foreign_program() {
 #[tokio::test]
 async fn lost_row_with_a_changed_notifier_is_not_notified() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    host.script("spy", "#!/bin/sh\necho told >> NOTES/NAME\n");
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    machine.script("spy", "#!/bin/sh\necho told >> NOTES/NAME\n");
+    let store = machine.open().await;
     let notifying = |name: &str| {
-        let notifier = format!("command:{}", host.program(name).display());
+        let notifier = format!("command:{}", machine.program(name).display());
         json!({ "notify": [notifier] })
     };
     let signed = Request {
         settings: Some(notifying("notify")),
-        ..host.request("signed")
+        ..machine.request("signed")
     };
     let signed = submit(&store, signed).await;
-    let changed = submit(&store, host.request("changed")).await;
+    let changed = submit(&store, machine.request("changed")).await;
     let mut insider = database.insider().await;
     let lost = format!(
         "UPDATE codex_jobs SET state = 'running', attempts = 1, lease_until = 1, worker = '{}'; \
@@ -248,32 +248,32 @@ async fn lost_row_with_a_changed_notifier_is_not_notified() {
     );
     insider.run(&lost).await;
     let copy = insider.copy(&signed, &[]).await;
-    let worker = host.worker();
+    let worker = machine.worker();
     for id in [&signed, &changed, &copy] {
         let error = wait_until_failed(&store, id).await;
         assert_eq!(error, WORKER_LOST);
     }
-    wait_for_file(&host.note("notify")).await;
+    wait_for_file(&machine.note("notify")).await;
     // Once the worker has ended, it has notified of all of them.
-    host.finish(worker).await;
-    assert_eq!(host.notes_of("notify"), "told\n");
-    assert_eq!(host.notes_of("spy"), "");
+    machine.finish(worker).await;
+    assert_eq!(machine.notes_of("notify"), "told\n");
+    assert_eq!(machine.notes_of("spy"), "");
 }
 
 /// A row that nobody can read ends itself, and neither stops the worker nor hides other jobs.
 #[tokio::test]
 async fn unreadable_row_stops_no_other_job() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let mut insider = database.insider().await;
-    let honest = submit(&store, host.request("honest")).await;
+    let honest = submit(&store, machine.request("honest")).await;
     let broken = insider.copy(&honest, &[("images", "'x'".to_owned())]).await;
     let nameless = insider.copy(&honest, &[]).await;
     let rename = format!("UPDATE codex_jobs SET id = 'x' WHERE id = '{nameless}'");
     insider.run(&rename).await;
-    let last = submit(&store, host.request("last")).await;
-    let worker = host.worker();
+    let last = submit(&store, machine.request("last")).await;
+    let worker = machine.worker();
     for own in [&honest, &last] {
         wait_until(&store, own, JobState::Completed).await;
     }
@@ -284,12 +284,12 @@ async fn unreadable_row_stops_no_other_job() {
     assert!(error.starts_with(&expected), "{error}");
     let spoil = format!("UPDATE codex_jobs SET images = 'x' WHERE id = '{last}'");
     insider.run(&spoil).await;
-    let (code, listed, _) = host.run_jobs(&["list"]);
+    let (code, listed, _) = machine.run_jobs(&["list"]);
     assert_eq!(code, 0);
     for shown in [&honest, &broken, &last] {
         assert!(listed.contains(&shown.as_str()[..8]), "{listed}");
     }
-    host.finish(worker).await;
+    machine.finish(worker).await;
 }
 
 /// An event that nobody can read hides neither its job nor another one. The control is the same list
@@ -297,17 +297,17 @@ async fn unreadable_row_stops_no_other_job() {
 #[tokio::test]
 async fn unreadable_event_hides_no_job() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let mut insider = database.insider().await;
-    let spoiled = submit(&store, host.request("wait")).await;
-    let other = submit(&store, host.request("wait too")).await;
-    let worker = host.worker();
+    let spoiled = submit(&store, machine.request("wait")).await;
+    let other = submit(&store, machine.request("wait too")).await;
+    let worker = machine.worker();
     for running in [&spoiled, &other] {
         wait_until(&store, running, JobState::Running).await;
     }
     let assert_listed = || {
-        let (code, listed, said) = host.run(&["ps"]);
+        let (code, listed, said) = machine.run(&["ps"]);
         assert_eq!(code, 0, "{said}");
         for shown in [&spoiled, &other] {
             assert!(listed.contains(&shown.as_str()[..8]), "{listed}");
@@ -321,8 +321,8 @@ async fn unreadable_event_hides_no_job() {
         ))
         .await;
     assert_listed();
-    let (code, log, said) = host.run_jobs(&["logs", spoiled.as_str()]);
+    let (code, log, said) = machine.run_jobs(&["logs", spoiled.as_str()]);
     assert_eq!(code, 0, "{said}");
     assert!(log.contains("an event that cannot be read"), "{log}");
-    host.finish(worker).await;
+    machine.finish(worker).await;
 }

@@ -20,11 +20,11 @@ const THEIRS: &str = "01a200a4-327e-7ce2-b260-3fbdb333d5f2";
 #[tokio::test]
 async fn attempt_continues_no_thread_that_this_host_has_not_signed() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
     let honest = Request {
         retry: 1,
-        ..host.request("honest")
+        ..machine.request("honest")
     };
     let honest = submit(&store, honest).await;
     let lost = store.claim(&new_worker_id(), "here", LEASE).await.unwrap();
@@ -32,15 +32,15 @@ async fn attempt_continues_no_thread_that_this_host_has_not_signed() {
     store.note_session(&lost, OWN).await.unwrap();
     let given_up = store.give_up(&lost, "lost").await.unwrap();
     assert_eq!(given_up, Some(JobState::Queued));
-    let named = submit(&store, host.request("named")).await;
-    let moved = submit(&store, host.request("moved")).await;
+    let named = submit(&store, machine.request("named")).await;
+    let moved = submit(&store, machine.request("moved")).await;
     let choose = format!(
         "UPDATE codex_jobs SET attempts = 1, session_id = '{THEIRS}' WHERE id = '{named}'; \
          UPDATE codex_jobs SET attempts = 1, session_id = '{OWN}', session_signature = \
          (SELECT session_signature FROM codex_jobs WHERE id = '{honest}') WHERE id = '{moved}'"
     );
     database.insider().await.run(&choose).await;
-    let worker = host.worker();
+    let worker = machine.worker();
     let mut sessions = Vec::new();
     for id in [&honest, &named, &moved] {
         let job = wait_until(&store, id, JobState::Completed).await;
@@ -52,19 +52,19 @@ async fn attempt_continues_no_thread_that_this_host_has_not_signed() {
         assert!(![OWN, THEIRS].contains(&chosen.as_str()), "{chosen}");
     }
     worker.says("it is not signed with the key").await;
-    host.finish(worker).await;
+    machine.finish(worker).await;
 }
 
 /// The controls are the same commands once the thread is put back.
 #[tokio::test]
 async fn changed_thread_of_an_ended_job_is_not_continued() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Leave);
-    let store = host.open().await;
-    let first = submit(&store, host.request("first")).await;
-    let worker = host.worker();
+    let machine = database.machine(OthersJobs::Leave);
+    let store = machine.open().await;
+    let first = submit(&store, machine.request("first")).await;
+    let worker = machine.worker();
     let ended = wait_until(&store, &first, JobState::Completed).await;
-    host.finish(worker).await;
+    machine.finish(worker).await;
     let own = ended.summary.session_id.unwrap();
     let mut insider = database.insider().await;
     let mut set = async |session: &str| {
@@ -76,7 +76,7 @@ async fn changed_thread_of_an_ended_job_is_not_continued() {
         ["submit", "--continue", "continued"],
     ] {
         set(THEIRS).await;
-        let (code, _, said) = host.run_jobs(&args);
+        let (code, _, said) = machine.run_jobs(&args);
         assert_eq!(code, 3, "{said}");
         assert!(
             said.contains("is not signed with this machine's key"),
@@ -85,11 +85,11 @@ async fn changed_thread_of_an_ended_job_is_not_continued() {
         assert!(said.contains("--thread"), "{said}");
     }
     set(&own).await;
-    let (code, resumed, said) = host.run_jobs(&["resume", first.as_str(), "resumed"]);
+    let (code, resumed, said) = machine.run_jobs(&["resume", first.as_str(), "resumed"]);
     assert_eq!(code, 0, "{said}");
     let resumed = resumed.trim_end().parse().unwrap();
     wait_until(&store, &resumed, JobState::Completed).await;
-    let (code, continued, said) = host.run_jobs(&["submit", "--continue", "continued"]);
+    let (code, continued, said) = machine.run_jobs(&["submit", "--continue", "continued"]);
     assert_eq!(code, 0, "{said}");
     let continued = continued.trim_end().parse().unwrap();
     for id in [&resumed, &continued] {

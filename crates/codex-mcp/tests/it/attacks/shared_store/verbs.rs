@@ -9,18 +9,18 @@ use super::{Database, Intruder, get, submit};
 use crate::jobs::wait_until;
 
 #[tokio::test]
-async fn jobs_of_another_host_are_shown_but_not_changed() {
+async fn jobs_of_another_machine_are_shown_but_not_changed() {
     let database = Database::new().await;
     let (ours, other) = (
-        database.host(OthersJobs::Leave),
-        database.host(OthersJobs::Leave),
+        database.machine(OthersJobs::Leave),
+        database.machine(OthersJobs::Leave),
     );
     let (store, theirs) = (ours.open().await, other.open().await);
     let waiting = submit(&store, ours.request("waiting")).await;
     let ended = submit(&store, ours.request("ended")).await;
     assert!(store.request_cancel(&ended).await.unwrap().is_some());
 
-    // The other host's worker runs only its own job.
+    // The other machine's worker runs only its own job.
     let last = submit(&theirs, other.request("last")).await;
     let worker = other.worker();
     wait_until(&theirs, &last, JobState::Completed).await;
@@ -53,8 +53,8 @@ async fn jobs_of_another_host_are_shown_but_not_changed() {
     assert_eq!(get(&store, &ended).await.summary.state, JobState::Cancelled);
     other.finish(worker).await;
 
-    // The controls: a host that may manage the jobs of others, and their owner.
-    let manager = database.host(OthersJobs::Manage);
+    // The controls: a machine that may manage the jobs of others, and their owner.
+    let manager = database.machine(OthersJobs::Manage);
     let (code, _, said) = manager.run_jobs(&["cancel", waiting.as_str()]);
     assert_eq!(code, 0, "{said}");
     let (_, said, _) = ours.run_jobs(&["prune", "--older-than", "0s", "--json"]);
@@ -66,18 +66,18 @@ async fn jobs_of_another_host_are_shown_but_not_changed() {
 #[tokio::test]
 async fn forged_run_cannot_be_retried() {
     let database = Database::new().await;
-    let host = database.host(OthersJobs::Run);
-    let store = host.open().await;
+    let machine = database.machine(OthersJobs::Run);
+    let store = machine.open().await;
     let mut mallory = database.outsider().await;
-    let run = mallory.forge(&host.evil_run()).await;
+    let run = mallory.forge(&machine.evil_run()).await;
     store_as_ended(&mut database.insider().await, &run).await;
-    let (code, _, said) = host.run_jobs(&["retry", run.as_str()]);
+    let (code, _, said) = machine.run_jobs(&["retry", run.as_str()]);
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("has not submitted it"), "{said}");
     // The control: the user's own run can be retried.
-    let ours = submit(&store, host.evil_run()).await;
+    let ours = submit(&store, machine.evil_run()).await;
     store_as_ended(&mut database.insider().await, &ours).await;
-    let (code, id, said) = host.run_jobs(&["retry", ours.as_str()]);
+    let (code, id, said) = machine.run_jobs(&["retry", ours.as_str()]);
     assert_eq!(code, 0, "{said}");
     let again = get(&store, &id.trim_end().parse().unwrap()).await;
     assert!(again.request.run.is_some());
