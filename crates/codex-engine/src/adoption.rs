@@ -234,7 +234,7 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     let Some(record) = entry.earlier_record() else {
         return;
     };
-    let number = entry.look(|machine, _| machine.turns());
+    let number = entry.access(|machine, _| machine.turns());
     if number != record.turns() {
         // Codex has died, and the session has already begun a turn in its successor.
         entry.set_repetition(Repetition::Over);

@@ -42,7 +42,7 @@ impl Engine {
     /// [`EngineError::NotRunning`] if no turn runs.
     pub fn interrupt_session(&self, session: &SessionId) -> Result<(), EngineError> {
         let entry = self.entry(session)?;
-        let (state, turn) = entry.look(|machine, _| (machine.state(), machine.turns()));
+        let (state, turn) = entry.access(|machine, _| (machine.state(), machine.turns()));
         match state {
             State::Running | State::WaitingApproval => {
                 self.owner.observer.acted(&entry.thread, Act::Interrupted);
@@ -75,7 +75,7 @@ impl Engine {
     /// [`EngineError::NoSession`].
     pub fn cancel_after(&self, turn: &TurnRef, why: &str) -> Result<bool, EngineError> {
         let entry = self.entry(&turn.session)?;
-        let is_last = entry.look(|machine, _| machine.turns() == turn.number);
+        let is_last = entry.access(|machine, _| machine.turns() == turn.number);
         if is_last {
             // No turn can begin in between, as nothing is awaited.
             cancel_turn(&entry, &*self.owner.observer, why);
@@ -124,7 +124,7 @@ impl Engine {
                 return;
             }
             let hub = &self.codex.hub;
-            let turns = || entry.look(|machine, _| machine.turns());
+            let turns = || entry.access(|machine, _| machine.turns());
             let before = turns();
             let is_unloaded = is_unloadable && unload(hub, &entry).await == UnloadState::Unloaded;
             // A turn that has begun meanwhile loads the thread again.
@@ -156,7 +156,7 @@ impl Engine {
         let has_children = !sessions.children(entry).is_empty();
         let is_busy = |machine: &Session| machine.has_turn() || machine.is_attached();
         // A cancelled session may have a successor, which has the thread now.
-        !sessions.is_current(entry) || has_children || entry.look(|machine, _| is_busy(machine))
+        !sessions.is_current(entry) || has_children || entry.access(|machine, _| is_busy(machine))
     }
 
     /// Ends an app-server that no longer responds to requests, with all processes that it started.

@@ -61,7 +61,7 @@ pub(super) fn decide(
 }
 
 fn leaves_the_sandbox(entry: &Entry, action: &ActionId, decision: &Decision) -> bool {
-    entry.look(|machine, _| {
+    entry.access(|machine, _| {
         let open = machine.actions().iter().find(|open| open.id == *action);
         open.is_some_and(|open| action::leaves_the_sandbox(&open.ask, decision))
     })

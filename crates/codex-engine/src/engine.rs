@@ -248,7 +248,7 @@ impl Engine {
     pub fn under_way(&self) -> (usize, usize) {
         let counts = self.codex.hub.sessions.all();
         let counts = counts.iter().map(|entry| {
-            entry.look(|machine, _| (usize::from(machine.has_turn()), machine.actions().len()))
+            entry.access(|machine, _| (usize::from(machine.has_turn()), machine.actions().len()))
         });
         counts.fold((0, 0), |(turns, questions), (turn, asked)| {
             (turns + turn, questions + asked)
@@ -303,7 +303,7 @@ impl Engine {
     #[must_use]
     pub fn current_step(&self, session: &SessionId) -> Option<CurrentStep> {
         let entry = self.entry(session).ok()?;
-        entry.look(|machine, now| machine.has_turn().then(|| machine.progress(now.instant)))
+        entry.access(|machine, now| machine.has_turn().then(|| machine.progress(now.instant)))
     }
 
     /// A session with its settings.
@@ -315,7 +315,7 @@ impl Engine {
         let entry = self.entry(session)?;
         entry.show_questions();
         let info = entry.info();
-        entry.look(Session::used);
+        entry.access(Session::used);
         Ok(info)
     }
 
@@ -355,7 +355,7 @@ impl Engine {
     pub async fn own_turns_end(&self) {
         loop {
             let own = self.own_sessions();
-            let has_turn = |entry: &Arc<Entry>| entry.look(|machine, _| machine.has_turn());
+            let has_turn = |entry: &Arc<Entry>| entry.access(|machine, _| machine.has_turn());
             let Some(busy) = own.into_iter().find(has_turn) else {
                 return;
             };
@@ -372,7 +372,7 @@ impl Engine {
     pub fn unused_for(&self, long: Duration) -> Vec<SessionInfo> {
         let own = self.own_sessions();
         let unused = own.iter().filter(|entry| {
-            entry.look(|machine, now| {
+            entry.access(|machine, now| {
                 machine.state() == State::Idle && machine.unused_for(now) >= long
             })
         });
@@ -386,7 +386,7 @@ impl Engine {
     /// [`EngineError::NoSession`].
     pub fn partial_text(&self, session: &SessionId) -> Result<String, EngineError> {
         let entry = self.entry(session)?;
-        Ok(entry.look(|machine, _| machine.partial_text()))
+        Ok(entry.access(|machine, _| machine.partial_text()))
     }
 
     /// Interrupts all turns, ends Codex and waits for its exit, a few seconds at most. An

@@ -75,7 +75,8 @@ impl Hub {
             notification.notification
             && let Some(parent) = self.sessions.responsible(&notification.thread)
         {
-            parent.look(|machine, _| machine.changes_announced(&notification.thread, id, changes));
+            parent
+                .access(|machine, _| machine.changes_announced(&notification.thread, id, changes));
         }
     }
 }
@@ -109,7 +110,7 @@ impl Listener for Hub {
                 entry.write(|machine, now| machine.on_notification(notification, now))
             }
             _ => {
-                let before = entry.look(|machine, _| machine.turns());
+                let before = entry.access(|machine, _| machine.turns());
                 let effects =
                     entry.change(|machine, now| machine.on_notification(notification, now));
                 watch_turn_begun_elsewhere(&entry, before);
@@ -180,7 +181,7 @@ impl Supervisor for Hub {
 
 /// Watches a turn that another client of Codex has begun, if there is one since `before` turns.
 fn watch_turn_begun_elsewhere(entry: &Arc<Entry>, before: u64) {
-    let number = entry.look(|machine, _| machine.turns());
+    let number = entry.access(|machine, _| machine.turns());
     if number > before {
         tokio::spawn(run_timer(Arc::clone(entry), number, None));
     }
@@ -196,7 +197,7 @@ pub(super) async fn run_timer(
     let mut revision = entry.watch();
     loop {
         revision.mark_unchanged();
-        let (runs, deadline) = entry.look(|machine, _| {
+        let (runs, deadline) = entry.access(|machine, _| {
             let runs = machine.has_turn() && machine.turns() == turn;
             (runs, machine.next_deadline())
         });
@@ -224,7 +225,7 @@ pub(super) async fn run_timer(
 }
 
 fn report_outcome(entry: &Entry, turn: u64, observer: &dyn EngineObserver) {
-    let last = entry.look(|machine, _| machine.outcome().cloned());
+    let last = entry.access(|machine, _| machine.outcome().cloned());
     let reported = TurnRef {
         session: entry.id.clone(),
         number: turn,
@@ -249,7 +250,7 @@ async fn until(deadline: Option<std::time::Instant>) {
 /// Interrupts a turn of a session. If the turn does not end, interrupts it again, and finally
 /// abandons it, so that the thread can be used again.
 pub(super) fn interrupt(entry: &Arc<Entry>, turn: u64) {
-    if entry.look(|machine, _| machine.is_being_interrupted()) {
+    if entry.access(|machine, _| machine.is_being_interrupted()) {
         return;
     }
     let effects = entry.change(|machine, now| match machine.turns() == turn {
@@ -274,7 +275,7 @@ pub(super) fn cancel(entry: &Arc<Entry>, why: &str) {
 /// Makes sure that the turn ends, if it is being interrupted.
 pub(super) fn ensure_end(entry: &Arc<Entry>) {
     let (turn, is_interrupted) =
-        entry.look(|machine, _| (machine.turns(), machine.is_being_interrupted()));
+        entry.access(|machine, _| (machine.turns(), machine.is_being_interrupted()));
     if is_interrupted {
         tokio::spawn(force_end(Arc::clone(entry), turn));
     }

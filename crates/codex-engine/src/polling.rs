@@ -38,7 +38,7 @@ impl Engine {
         cursor: Option<u64>,
     ) -> Result<u64, EngineError> {
         let entry = self.entry(session)?;
-        Ok(entry.look(|machine, _| machine.read_position(cursor))?)
+        Ok(entry.access(|machine, _| machine.read_position(cursor))?)
     }
 
     /// Polls a session.
@@ -50,7 +50,7 @@ impl Engine {
         let entry = self.entry(session)?;
         entry.show_questions();
         let poll_interval = entry.poll_interval();
-        entry.look(|machine, now| {
+        entry.access(|machine, now| {
             let shown = machine.poll(poll, now)?;
             let state = machine.state();
             Ok(PollResponse {
@@ -88,7 +88,7 @@ impl Engine {
             };
             // An open question is no news, but must not expire during the wait.
             let for_reader =
-                deciding == Decider::Reader || entry.look(|machine, _| machine.has_dismissed());
+                deciding == Decider::Reader || entry.access(|machine, _| machine.has_dismissed());
             let awaits_reader =
                 now.0 == State::WaitingApproval && poll.options.include_actions && for_reader;
             if changed || awaits_reader || !now.0.is_at_work() {
@@ -142,11 +142,11 @@ impl Engine {
 
 /// The state that a reader without events observes.
 fn state_and_questions(entry: &Entry) -> (State, usize) {
-    entry.look(|machine, _| (machine.state(), machine.actions().len()))
+    entry.access(|machine, _| (machine.state(), machine.actions().len()))
 }
 
 fn has_news(entry: &Entry, cursor: Option<u64>) -> bool {
-    entry.look(|machine, _| {
+    entry.access(|machine, _| {
         let log = machine.log();
         let cursor = cursor.unwrap_or(log.read_to());
         // A reader has to learn that its cursor is beyond the end.

@@ -199,14 +199,14 @@ impl SessionHandle {
     /// All text of Codex in the running turn.
     #[must_use]
     pub fn partial_text(&self) -> String {
-        self.entry.look(|machine, _| machine.partial_text())
+        self.entry.access(|machine, _| machine.partial_text())
     }
 
     /// Interrupts this turn, if it still runs. The [view](Self::view) has its outcome a moment
     /// later.
     pub fn interrupt(&self, turn: u64) {
         let entry = &self.entry;
-        if entry.look(|machine, _| machine.has_turn() && machine.turns() == turn) {
+        if entry.access(|machine, _| machine.has_turn() && machine.turns() == turn) {
             let observer = entry.owner().observer;
             observer.acted(&entry.thread, Act::Interrupted);
             hub::interrupt(entry, turn);
@@ -216,7 +216,7 @@ impl SessionHandle {
     /// Whether a turn runs, also one that is being ended.
     #[must_use]
     pub fn has_turn(&self) -> bool {
-        self.entry.look(|machine, _| machine.has_turn())
+        self.entry.access(|machine, _| machine.has_turn())
     }
 
     /// The setting that keeps commands of the session in the sandbox, if there is one. It applies
@@ -231,7 +231,7 @@ impl SessionHandle {
     /// one.
     pub async fn questions_restored(&self) {
         let entry = &self.entry;
-        let awaits = || entry.look(|machine, _| machine.awaits_questions());
+        let awaits = || entry.access(|machine, _| machine.awaits_questions());
         let awaits_while = |repetition: Repetition| awaits() && entry.repetition() == repetition;
         let is_pending = || awaits_while(Repetition::Pending);
         entry.wait_while(RESTORE_TIMEOUT, is_pending).await;
@@ -245,14 +245,14 @@ impl SessionHandle {
     /// The open questions. Reading them here does not count as showing them to the client.
     #[must_use]
     pub fn questions(&self) -> Vec<OpenQuestion> {
-        self.entry.look(|machine, _| open_questions(machine))
+        self.entry.access(|machine, _| open_questions(machine))
     }
 
     /// The words for how a question was closed; `None` if the event log does not have that.
     #[must_use]
     pub fn closing_of(&self, action: &ActionId) -> Option<String> {
         self.entry
-            .look(|machine, _| machine.log().closing_of(&action.0))
+            .access(|machine, _| machine.log().closing_of(&action.0))
     }
 
     /// Answers a question; a note is written to the event log.
@@ -330,20 +330,20 @@ impl SessionHandle {
     #[must_use]
     pub fn follow(&self, cursor: &mut FollowCursor, most: usize) -> Vec<FollowedEvent> {
         self.entry
-            .look(|machine, _| machine.log().follow(cursor, most))
+            .access(|machine, _| machine.log().follow(cursor, most))
     }
 
     /// Its latest prompts, from number `from` on.
     #[must_use]
     pub fn prompts(&self, from: u64) -> Vec<SentPrompt> {
-        self.entry.look(|machine, _| machine.prompts(from))
+        self.entry.access(|machine, _| machine.prompts(from))
     }
 
     /// All changes of files by the running turn, or else the last one, as a unified diff; `None` if
     /// that is `known`.
     #[must_use]
     pub fn changed_diff(&self, known: &str) -> Option<String> {
-        self.entry.look(|machine, _| {
+        self.entry.access(|machine, _| {
             let diff = machine.diff();
             (diff != known).then(|| diff.to_owned())
         })
@@ -353,7 +353,7 @@ impl SessionHandle {
     /// earlier host has a log that begins at a new number.
     #[must_use]
     pub fn first_event(&self) -> u64 {
-        self.entry.look(|machine, _| machine.log().first_id())
+        self.entry.access(|machine, _| machine.log().first_id())
     }
 
     /// A watch that changes with every write to the event log and every change of the session.
@@ -366,7 +366,7 @@ impl SessionHandle {
     /// count as unread for the client.
     #[must_use]
     pub fn events(&self, cursor: u64, most: usize) -> EventPage {
-        self.entry.look(|machine, _| {
+        self.entry.access(|machine, _| {
             let log = machine.log();
             let end = match machine.has_turn() {
                 true => log.settled_to(),

@@ -68,8 +68,8 @@ impl Tables {
 
     /// Removes the least recently used session without a turn from the list.
     fn evict(&mut self) -> Option<Arc<Entry>> {
-        let unused = |entry: &&Arc<Entry>| entry.look(|machine, _| !machine.has_turn());
-        let since = |entry: &&Arc<Entry>| entry.look(|machine, _| machine.last_active());
+        let unused = |entry: &&Arc<Entry>| entry.access(|machine, _| !machine.has_turn());
+        let since = |entry: &&Arc<Entry>| entry.access(|machine, _| machine.last_active());
         let entry = self.by_id.values().filter(unused).min_by_key(since)?;
         let entry = Arc::clone(entry);
         self.unlist(&entry);
@@ -154,7 +154,7 @@ impl Sessions {
     pub(super) fn tidy(&self) -> Vec<(Arc<Entry>, Vec<Effect>)> {
         let mut to_do = Vec::new();
         for entry in self.all() {
-            let (effects, outcome) = entry.look(Session::tidy);
+            let (effects, outcome) = entry.access(Session::tidy);
             if outcome == TidyOutcome::Forget {
                 self.forget(&entry);
             }

@@ -96,7 +96,7 @@ impl Engine {
         if let Some(entry) = &earlier {
             self.restore_if_idle(entry).await;
             match entry.state() {
-                State::Cancelled if entry.look(|machine, _| machine.has_turn()) => {
+                State::Cancelled if entry.access(|machine, _| machine.has_turn()) => {
                     return Err(EngineError::StillEnding(thread));
                 }
                 // Codex would unload the thread that it has just resumed.
@@ -218,7 +218,7 @@ impl Engine {
         start: StartThread,
     ) -> Result<OpenThread, EngineError> {
         let changes_settings = start != StartThread::default();
-        let is_busy = || changes_settings && entry.look(|machine, _| machine.has_turn());
+        let is_busy = || changes_settings && entry.access(|machine, _| machine.has_turn());
         if is_busy() {
             return Err(EngineError::Busy(PromptRefused::Running));
         }
@@ -235,7 +235,7 @@ impl Engine {
         }
         entry.set_pending(pending, start.settings.model_options);
         if let Some(timeouts) = start.timeouts {
-            entry.look(|machine, _| machine.set_timeouts(timeouts));
+            entry.access(|machine, _| machine.set_timeouts(timeouts));
         }
         entry.change(|machine, _| machine.recovered());
         Ok(opened(entry, ReportedSandbox::Unknown))
@@ -268,7 +268,7 @@ impl Engine {
         self.owner.observer.acted(&entry.thread, act);
         let start = StartThread {
             settings,
-            timeouts: Some(entry.look(|machine, _| machine.timeouts())),
+            timeouts: Some(entry.access(|machine, _| machine.timeouts())),
             ..StartThread::default()
         };
         let requested = StartThread::default();
@@ -287,7 +287,7 @@ impl Engine {
             .await?;
         let resumed = resume_in(&running.0, &entry.thread, &settings, None).await?;
         let effective = EffectiveSettings::from_response(&resumed, &entry.settings().thread);
-        entry.look(|machine, _| machine.uses_model(resumed.model.as_deref()));
+        entry.access(|machine, _| machine.uses_model(resumed.model.as_deref()));
         entry.mark_loaded_in(running, effective);
         Ok(())
     }
@@ -320,7 +320,7 @@ impl Engine {
         let owner = self.owner.clone();
         let entry = Entry::new(thread, origin, settings, running, timeouts, owner);
         if let (Origin::New, Some(model)) = (origin, &response.model) {
-            entry.look(|machine, _| machine.begins_with_model(model));
+            entry.access(|machine, _| machine.begins_with_model(model));
         }
         let sessions = &self.codex.hub.sessions;
         let added = sessions.add(entry);

@@ -71,7 +71,7 @@ pub(super) fn accept(
     let responsible = sessions.responsible(&call.thread_id);
     let entry = responsible.ok_or("this thread has no session any more")?;
     let continues = |machine: &Session| machine.has_turn() && !machine.is_being_interrupted();
-    let (turn, continues, is_reported) = entry.look(|machine, _| {
+    let (turn, continues, is_reported) = entry.access(|machine, _| {
         let is_reported = machine.has_step(&call.call_id);
         (machine.turns(), continues(machine), is_reported)
     });
@@ -143,7 +143,7 @@ impl PendingCall {
         let mut revision = self.entry.watch();
         let continues = || {
             self.entry
-                .look(|machine, _| machine.has_turn() && machine.turns() == self.turn)
+                .access(|machine, _| machine.has_turn() && machine.turns() == self.turn)
         };
         while continues() {
             // Fails only without the entry, which this holds.
@@ -225,7 +225,7 @@ impl PendingCall {
             Some(answer) if answer.success => "completed",
             Some(_) => "failed",
         };
-        let turn = self.entry.look(|machine, _| machine.turn_id().cloned());
+        let turn = self.entry.access(|machine, _| machine.turn_id().cloned());
         let params = to_raw_value(&json!({
             "threadId": self.call.thread_id,
             "turnId": turn,

@@ -53,7 +53,7 @@ impl Engine {
             prompt.overrides.cwd = Some(cwd);
         }
         prompt.overrides = entry.with_pending(prompt.overrides);
-        let has_turns = entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0);
+        let has_turns = entry.was_there_before() || entry.access(|machine, _| machine.turns() > 0);
         match self.begin(&entry, &prompt).await {
             // Codex may have unloaded the thread after a long time without use.
             Err(EngineError::NoThread(_)) => {
@@ -161,7 +161,7 @@ impl Engine {
             return Err(EngineError::Withdrawn(entry.id.clone()));
         }
         if let Some(model) = prompt.overrides.model.as_deref() {
-            entry.look(|machine, _| machine.uses_model(Some(model)));
+            entry.access(|machine, _| machine.uses_model(Some(model)));
         }
         let kind = match prompt.purpose {
             Purpose::Work => entry.kind_of_prompt(number),
@@ -262,7 +262,7 @@ pub(super) async fn steer(
     text: &str,
 ) -> Result<(), EngineError> {
     until_started(entry).await;
-    let (state, turn) = entry.look(|machine, now| {
+    let (state, turn) = entry.access(|machine, now| {
         machine.used(now);
         (machine.state(), machine.turn_id().cloned())
     });
@@ -279,7 +279,7 @@ pub(super) async fn steer(
         input: vec![UserInput::Text { text }],
     };
     let (server, _) = entry.server();
-    let number = entry.look(|machine, _| machine.turns());
+    let number = entry.access(|machine, _| machine.turns());
     tell(observer, entry, number, InputKind::Steer, text, None);
     let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
     match steered {
@@ -293,7 +293,7 @@ pub(super) async fn steer(
 /// Waits until Codex has reported the start of the running turn, at most [`START_TIMEOUT`]. Before
 /// the start, the turn's ID may be unknown, and Codex refuses to steer the turn.
 async fn until_started(entry: &Entry) {
-    let is_starting = || entry.look(|machine, _| machine.is_starting());
+    let is_starting = || entry.access(|machine, _| machine.is_starting());
     entry.wait_while(START_TIMEOUT, is_starting).await;
 }
 

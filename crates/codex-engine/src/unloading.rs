@@ -57,13 +57,13 @@ pub(super) async fn sweep(hub: Weak<Hub>) {
 /// loaded while a sub-agent, an attached program or a successor of the session may use it.
 pub(super) async fn unload_when_ended(hub: Arc<Hub>, entry: Arc<Entry>) {
     let mut revision = entry.watch();
-    while entry.look(|machine, _| machine.has_turn()) {
+    while entry.access(|machine, _| machine.has_turn()) {
         // Fails only without the entry, which this holds.
         let _ = revision.changed().await;
     }
     // A session that resumes the thread waits for it.
     let _unloading = entry.unloading.lock().await;
-    let is_attached = entry.look(|machine, _| machine.is_attached());
+    let is_attached = entry.access(|machine, _| machine.is_attached());
     let is_free = || hub.sessions.is_current(&entry) && hub.sessions.children(&entry).is_empty();
     let is_loaded = entry.is_loaded_in(&entry.server());
     if is_loaded
@@ -86,7 +86,7 @@ pub(super) async fn unload_evicted(hub: Arc<Hub>, entry: Arc<Entry>) {
 /// Whether Codex has a rollout of the thread, so that it is not lost when it is unloaded.
 pub(super) fn is_written(entry: &Entry) -> bool {
     entry.settings().persistence != Persistence::Ephemeral
-        && (entry.was_there_before() || entry.look(|machine, _| machine.turns() > 0))
+        && (entry.was_there_before() || entry.access(|machine, _| machine.turns() > 0))
 }
 
 /// Makes Codex unload a thread at once, by archiving and restoring it. A thread without

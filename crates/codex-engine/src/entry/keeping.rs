@@ -136,7 +136,8 @@ impl Entry {
     /// The running turn, if an earlier host has begun it.
     pub(crate) fn continued_turn(&self) -> Option<u64> {
         let turn = lock(&self.kept).continued_turn?;
-        let runs = self.look(|machine, _| machine.state().is_at_work() && machine.turns() == turn);
+        let runs =
+            self.access(|machine, _| machine.state().is_at_work() && machine.turns() == turn);
         runs.then_some(turn)
     }
 
@@ -158,7 +159,7 @@ impl Entry {
     /// The latest turn, if this call or task has begun it.
     pub(crate) fn turn_begun_by(&self, origin: &str) -> Option<u64> {
         let (turn, by) = lock(&self.kept).begun_by.clone()?;
-        let is_latest = self.look(|machine, _| machine.turns()) == turn;
+        let is_latest = self.access(|machine, _| machine.turns()) == turn;
         (by == origin && is_latest).then_some(turn)
     }
 

@@ -243,16 +243,16 @@ impl Entry {
 
     /// Changes only the event log of the machine.
     pub(super) fn write<T>(&self, change: impl FnOnce(&mut Session, Now) -> T) -> T {
-        let result = self.look(change);
+        let result = self.access(change);
         self.news.send_modify(|news| *news += 1);
         result
     }
 
     /// Accesses the machine without waking watchers.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Session, Now) -> T) -> T {
+    pub(super) fn access<T>(&self, access: impl FnOnce(&mut Session, Now) -> T) -> T {
         let (result, closed, alerts) = {
             let machine = &mut self.lock().machine;
-            let result = look(machine, now());
+            let result = access(machine, now());
             (result, machine.take_closed(), machine.take_alerts())
         };
         if alerts.is_empty() && closed.is_empty() {
@@ -284,7 +284,7 @@ impl Entry {
 
     /// Marks the open questions as shown.
     pub(super) fn show_questions(&self) {
-        if self.look(Session::show_questions) {
+        if self.access(Session::show_questions) {
             // Their deadlines have moved.
             self.change(|_, _| ());
         }
