@@ -410,7 +410,7 @@ mod tests {
         let thread = std::thread::spawn(|| {
             let mut server = Postgres::start(Durability::Unsynced);
             let child = server.child.take().unwrap();
-            assert!(Process::look(child.id()).is_some());
+            assert!(Process::read(child.id()).is_some());
             child
         });
         let mut child = thread.join().unwrap();

@@ -30,9 +30,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Looks at a process; `None` if there is none of that number.
+    /// Reads the state of a process; `None` if there is none of that number.
     #[must_use]
-    pub fn look(pid: u32) -> Option<Self> {
+    pub fn read(pid: u32) -> Option<Self> {
         // The process name in it may hold any bytes.
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
@@ -130,7 +130,7 @@ pub async fn wait_until_gone(pids: &[u32], limit: Duration) -> Vec<Process> {
     loop {
         let left: Vec<Process> = pids
             .iter()
-            .filter_map(|&pid| Process::look(pid))
+            .filter_map(|&pid| Process::read(pid))
             .filter(|process| !process.is_zombie())
             .collect();
         if left.is_empty() || Instant::now() >= end {
@@ -193,7 +193,7 @@ fn all() -> Vec<Process> {
     fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
-        .filter_map(Process::look)
+        .filter_map(Process::read)
         .collect()
 }
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn process_tree_lists_parents_first() {
         let mut shell = start("sh", &["-c", "sleep 600; true"], &unique("tree"));
-        let is_sleep = |pid: &u32| Process::look(*pid).is_some_and(|p| p.command == "sleep 600");
+        let is_sleep = |pid: &u32| Process::read(*pid).is_some_and(|p| p.command == "sleep 600");
         let sleep = wait_for_blocking("the process of sleep", || {
             descendants(shell.id()).into_iter().find(is_sleep)
         });
@@ -245,7 +245,7 @@ mod tests {
         let below = descendants(std::process::id());
         let place = |pid| below.iter().position(|&found| found == pid).unwrap();
         assert!(place(shell.id()) < place(sleep));
-        assert_eq!(Process::look(sleep).unwrap().parent, shell.id());
+        assert_eq!(Process::read(sleep).unwrap().parent, shell.id());
         assert!(tree_pss_kib(shell.id()) > pss_kib(shell.id()).unwrap());
 
         shell.kill().unwrap();
@@ -276,7 +276,7 @@ mod tests {
     fn unreaped_process_is_a_zombie() {
         let mut child = start("true", &[], &unique("zombie"));
         wait_for_blocking("the end of the process", || {
-            let is_zombie = Process::look(child.id()).unwrap().is_zombie();
+            let is_zombie = Process::read(child.id()).unwrap().is_zombie();
             is_zombie.then_some(())
         });
 
@@ -284,7 +284,7 @@ mod tests {
         assert!(descendants(std::process::id()).contains(&child.id()));
         assert_eq!(pss_kib(child.id()), None);
         child.wait().unwrap();
-        assert_eq!(Process::look(child.id()), None);
+        assert_eq!(Process::read(child.id()), None);
     }
 
     fn end_all(marker: &str) {

@@ -342,7 +342,7 @@ async fn fake_ignores_eof_and_sigterm() {
     raw.fake
         .wait_for("a SIGTERM", |entry| entry.event == Event::Sigterm)
         .await;
-    assert!(!Process::look(raw.pid()).unwrap().is_zombie());
+    assert!(!Process::read(raw.pid()).unwrap().is_zombie());
     signal(raw.pid(), Signal::SIGKILL);
     let (_, status) = raw.exited().await;
     assert_eq!(status.code(), None);

@@ -73,7 +73,7 @@ pub(crate) fn app_servers_below(pid: u32) -> Vec<u32> {
     process::descendants(pid)
         .into_iter()
         .filter(|&pid| {
-            process::Process::look(pid).is_some_and(|process| process.command == app_server)
+            process::Process::read(pid).is_some_and(|process| process.command == app_server)
         })
         .collect()
 }

@@ -30,7 +30,7 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
         let mut client = fixture.ours().await;
         crowd_ours(&fixture, &mut client, CALLS).await;
         let app_server = app_servers_below(client.pid())[0];
-        let guarding = process::Process::look(app_server).unwrap().parent;
+        let guarding = process::Process::read(app_server).unwrap().parent;
         serve.push(memory(client.pid()));
         guard.push(memory(guarding));
         codex.push(memory(app_server));

@@ -50,7 +50,7 @@ pub(crate) async fn measure(rounds: u16) -> Vec<Row> {
             assert_eq!(reader.text, whole, "all that was written is read, in order");
         }
         let app_server = app_servers_below(poller.client.pid())[0];
-        let guard = process::Process::look(app_server).unwrap().parent;
+        let guard = process::Process::read(app_server).unwrap().parent;
         ours.push(cpu(poller.client.pid()) + cpu(guard));
         codex.push(cpu(app_server));
         poller.finish().await;

@@ -197,7 +197,7 @@ async fn killed_guard_ends_codex_and_the_call_is_answered() {
     let call = serve.prompt();
     serve.fake.wait_for_method("turn/start").await;
     let codex = serve.fake.started()[0];
-    let guard = testkit::process::Process::look(codex).unwrap().parent;
+    let guard = testkit::process::Process::read(codex).unwrap().parent;
     assert_ne!(guard, serve.client.pid());
     signal(guard, Signal::SIGKILL);
     let result = serve.client.result(&call).await;

@@ -275,7 +275,7 @@ async fn worker_whose_lease_expired_does_not_change_its_job() {
     let pids = fs::read_to_string(stage.file("pids")).unwrap();
     let pids: Vec<u32> = pids.lines().map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(wait_until_gone(&pids[..1], TIME_LIMIT).await, []);
-    assert!(Process::look(pids[1]).is_some());
+    assert!(Process::read(pids[1]).is_some());
     stage.make("go");
     let job = wait_until(&store, &id, JobState::Completed).await;
     assert_eq!(job.attempts, 2);

@@ -60,7 +60,7 @@ async fn cancelled_call_ends_its_commands(release: &str) {
     let id = client.request_tool("codex", arguments);
     wait_for_file(&stage.file("runs")).await;
     let below = descendants(client.pid());
-    let is = |pid: &u32, what| Process::look(*pid).is_some_and(|it| it.command.contains(what));
+    let is = |pid: &u32, what| Process::read(*pid).is_some_and(|it| it.command.contains(what));
     let (stays, commands): (Vec<u32>, Vec<u32>) =
         below.into_iter().partition(|pid| is(pid, "app-server"));
     assert!(!commands.is_empty());
@@ -84,7 +84,7 @@ const NEVER: &str = "never";
 
 /// The commands that run below a client's server.
 fn sleeping(client: &McpClient) -> Vec<u32> {
-    let sleeps = |pid: &u32| Process::look(*pid).is_some_and(|it| it.command.contains("sleep"));
+    let sleeps = |pid: &u32| Process::read(*pid).is_some_and(|it| it.command.contains("sleep"));
     let below = descendants(client.pid());
     below.into_iter().filter(sleeps).collect()
 }

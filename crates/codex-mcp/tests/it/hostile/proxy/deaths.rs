@@ -211,7 +211,7 @@ async fn killed_guard_ends_the_child_and_the_call_is_answered() {
     let call = serve.prompt();
     serve.fake.wait_for_method("tools/call").await;
     let codex = serve.fake.started()[0];
-    let guard = Process::look(codex).unwrap().parent;
+    let guard = Process::read(codex).unwrap().parent;
     assert_ne!(guard, serve.client.pid());
     signal(guard, Signal::SIGKILL);
     assert_eq!(code(&serve.client.result(&call).await), "CODEX_DIED");

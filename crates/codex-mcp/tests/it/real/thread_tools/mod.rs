@@ -130,7 +130,7 @@ fn assert_no_server_of_ours(client: &McpClient) {
     let all = descendants(client.pid());
     let commands: Vec<String> = all
         .into_iter()
-        .filter_map(Process::look)
+        .filter_map(Process::read)
         .map(|it| it.command)
         .collect();
     assert!(

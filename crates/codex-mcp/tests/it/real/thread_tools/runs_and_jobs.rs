@@ -146,7 +146,7 @@ fn worker_processes(stage: &CodexFixture) -> Vec<Process> {
     let mut all = stage.home.processes();
     all.retain(|process| process.command.contains(" worker"));
     let below = all.iter().flat_map(|worker| descendants(worker.pid));
-    below.filter_map(Process::look).collect()
+    below.filter_map(Process::read).collect()
 }
 
 /// Checks that a job or a run gets a picture and sends mail; returns its thread.
