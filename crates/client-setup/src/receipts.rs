@@ -112,12 +112,12 @@ impl Receipts {
         })
     }
 
-    /// Reads the receipts to look at them. Nothing is written.
+    /// Reads the receipts without the lock. Nothing is written.
     ///
     /// # Errors
     ///
     /// [`FileError`].
-    pub fn look(state: &Path) -> Result<Self, FileError> {
+    pub fn read(state: &Path) -> Result<Self, FileError> {
         let directory = state.join(DIRECTORY);
         let all = read(&directory.join(RECEIPTS))?.unwrap_or_default();
         Ok(Self {
@@ -414,7 +414,7 @@ mod tests {
         }]);
         let path = directory.path().join(DIRECTORY).join(RECEIPTS);
         state_file::replace(&path, earlier.to_string().as_bytes()).unwrap();
-        let receipts = Receipts::look(directory.path()).unwrap();
+        let receipts = Receipts::read(directory.path()).unwrap();
         assert_eq!(receipts.all(), [receipt(Before::Absent, "x")]);
     }
 
@@ -437,7 +437,7 @@ mod tests {
         drop(receipts);
         let path = directory.path().join(DIRECTORY).join(RECEIPTS);
         state_file::replace(&path, b"{").unwrap();
-        assert_eq!(Receipts::look(directory.path()).unwrap().all(), []);
+        assert_eq!(Receipts::read(directory.path()).unwrap().all(), []);
         assert!(state_file::open(&path).unwrap().is_some());
         let receipts = Receipts::lock(directory.path()).unwrap();
         assert_eq!(receipts.all(), []);

@@ -89,7 +89,7 @@ impl ImageRoot {
     /// # Errors
     ///
     /// [`BadPicture`], in words for Codex.
-    pub fn look(&self, path: &PicturePath) -> Result<(), BadPicture> {
+    pub fn check(&self, path: &PicturePath) -> Result<(), BadPicture> {
         self.open(path).map(drop)
     }
 
@@ -272,14 +272,14 @@ mod tests {
 
     fn why(place: &ImageRoot, path: &str) -> BadPictureReason {
         let path = path.parse().unwrap();
-        let looked = place.look(&path).unwrap_err();
-        assert_eq!(place.read(&path).unwrap_err(), looked);
-        looked.why
+        let checked = place.check(&path).unwrap_err();
+        assert_eq!(place.read(&path).unwrap_err(), checked);
+        checked.why
     }
 
     fn read(place: &ImageRoot, path: &str) -> Vec<u8> {
         let path = path.parse().unwrap();
-        place.look(&path).unwrap();
+        place.check(&path).unwrap();
         place.read(&path).unwrap()
     }
 

@@ -102,10 +102,10 @@ impl Eyes {
         };
         let path = requested_path(&self.root, arguments).map_err(refused)?;
         let (root, requested) = (self.root.clone(), path.clone());
-        let looked = off_runtime::run(move || root.look(&requested))
+        let checked = off_runtime::run(move || root.check(&requested))
             .await
             .map_err(|error| internal_error(&error))?;
-        looked.map_err(|bad| refused(bad.to_string()))?;
+        checked.map_err(|bad| refused(bad.to_string()))?;
         let acknowledged = acknowledgement(&path);
         let request = Request {
             ts: now(),

@@ -96,17 +96,17 @@ pub(super) struct StdioError(String);
 impl Preflight {
     /// Reads the variable and checks the streams.
     pub(super) fn new() -> Self {
-        Self::of(env::var_os(VARIABLE).as_deref(), Streams::look)
+        Self::of(env::var_os(VARIABLE).as_deref(), Streams::detect)
     }
 
-    fn of(value: Option<&OsStr>, look: impl FnOnce() -> Streams) -> Self {
+    fn of(value: Option<&OsStr>, detect: impl FnOnce() -> Streams) -> Self {
         let (mode, unknown) = match value.map(mode) {
             Some(Ok(mode)) => (mode, None),
             Some(Err(unknown)) => (StdioMode::Auto, Some(unknown)),
             None => (StdioMode::Auto, None),
         };
         let findings = match mode {
-            StdioMode::Auto | StdioMode::Strict => judge(look()),
+            StdioMode::Auto | StdioMode::Strict => judge(detect()),
             StdioMode::Off => Vec::new(),
         };
         Self {
@@ -169,7 +169,7 @@ impl Preflight {
 }
 
 impl Streams {
-    fn look() -> Self {
+    fn detect() -> Self {
         Self {
             stdin: end(io::stdin().is_terminal()),
             stdout: end(output::stdout_is_terminal()),

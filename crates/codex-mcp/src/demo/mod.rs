@@ -172,7 +172,7 @@ async fn play<W: Write>(
 
     let shown = show_run(workspace, &demo_codex, printer, stop).await;
     shown.map_err(|error| DemoError::Work { error, release })?;
-    look(workspace, printer).await?;
+    show_commit(workspace, printer).await?;
     let took = began.elapsed();
     Ok(FinishedDemo { demo_codex, took })
 }
@@ -200,7 +200,10 @@ async fn show_run<W: Write>(
 }
 
 /// Shows Codex's commit in git.
-async fn look<W: Write>(workspace: &Workspace, printer: &mut Printer<W>) -> Result<(), DemoError> {
+async fn show_commit<W: Write>(
+    workspace: &Workspace,
+    printer: &mut Printer<W>,
+) -> Result<(), DemoError> {
     printer.step("See what is there")?;
     let files = [
         (script::FILE, script::CONTENT),

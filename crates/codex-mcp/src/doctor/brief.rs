@@ -7,7 +7,7 @@ use codex_engine::binary::NoCodex;
 use settings::Config;
 
 use super::facts::{CommandOutcome, Home};
-use super::gather::look_briefly;
+use super::gather::inspect_briefly;
 use super::judge::{codex_version, command_name, judge_login};
 use super::report::Status;
 use super::settings::Credential;
@@ -46,7 +46,7 @@ pub(crate) use super::judge::INSTALL;
 
 /// Looks at the Codex of a configuration; each program may take `limit`.
 pub(crate) async fn brief(config: &Config, limit: Duration) -> CodexState {
-    let (found, home) = look_briefly(config, limit).await;
+    let (found, home) = inspect_briefly(config, limit).await;
     let codex = match found {
         Ok(codex) => codex,
         Err(NoCodex::NotOnPath) => return CodexState::NotInstalled,

@@ -103,7 +103,7 @@ impl JobStore {
         let receiver = shared.changes.subscribe();
         if *task == WatchTask::Absent {
             *task = WatchTask::Present;
-            tokio::spawn(look(location.clone(), Arc::clone(shared)));
+            tokio::spawn(watch_store(location.clone(), Arc::clone(shared)));
         }
         Watch(receiver)
     }
@@ -126,21 +126,21 @@ impl Shared {
 }
 
 /// Watches the store until nobody waits any more.
-async fn look(location: Location, shared: Arc<Shared>) {
+async fn watch_store(location: Location, shared: Arc<Shared>) {
     let changes = &shared.changes;
     while shared.is_wanted() {
-        let looked = match &location {
-            Location::Sqlite(path) => look_at_file(&location, path, changes).await,
+        let watched = match &location {
+            Location::Sqlite(path) => watch_file(&location, path, changes).await,
             Location::Postgres(url) => listen(url, changes).await,
         };
-        if let Err(fault) = looked {
+        if let Err(fault) = watched {
             tracing::debug!("watching the job store: {fault}");
             sleep(FALLBACK).await;
         }
     }
 }
 
-async fn look_at_file(
+async fn watch_file(
     location: &Location,
     path: &Path,
     changes: &watch::Sender<u64>,

@@ -165,7 +165,7 @@ async fn until_ended(
     let mut watcher = JobWatcher::begin(jobs).await?;
     loop {
         for one in all.iter_mut().filter(|one| one.is_under_way()) {
-            one.look(&mut watcher, progress).await?;
+            one.print_news(&mut watcher, progress).await?;
         }
         let is_late = until.is_some_and(|until| Instant::now() >= until);
         if is_late || !all.iter().any(WaitedJob::is_under_way) {
@@ -238,7 +238,7 @@ impl<'a> WaitedJob<'a> {
     }
 
     /// Reads what is new about the job and prints it.
-    async fn look(
+    async fn print_news(
         &mut self,
         watcher: &mut JobWatcher<'_>,
         progress: &mut ProgressLine,

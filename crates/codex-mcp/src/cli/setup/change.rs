@@ -386,7 +386,7 @@ fn warnings_of_repository(request: &Request, client: Client, plan: &Plan) -> Vec
 
 /// Whether this file was set up.
 fn is_known(request: &Request, file: &Path) -> bool {
-    let receipts = Receipts::look(&request.state);
+    let receipts = Receipts::read(&request.state);
     receipts.is_ok_and(|receipts| receipts.all().iter().any(|receipt| receipt.file == file))
 }
 
@@ -440,7 +440,7 @@ fn removing(
     let Some(text) = file.text() else {
         return Ok(None);
     };
-    let receipts = Receipts::look(&request.state)?;
+    let receipts = Receipts::read(&request.state)?;
     let mut all = receipts.all().iter();
     if !request.names_clients && all.all(|receipt| receipt.file != file.path()) {
         // The user has written the entry.

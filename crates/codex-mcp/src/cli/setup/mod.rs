@@ -351,7 +351,7 @@ async fn apply_all(request: &Request, changes: Vec<Change>, codex: Option<PathBu
 /// The files that still have entries of ours: those that were set up, and those whose entry `setup`
 /// has not added.
 fn others(request: &Request, outcome: &Outcome) -> Result<Vec<OtherFile>, Failure> {
-    let receipts = Receipts::look(&request.state)?;
+    let receipts = Receipts::read(&request.state)?;
     let is_looked_at = |file: &Path| {
         let mut applied = outcome.applied.iter();
         applied.any(|applied| applied.change.path == file)

@@ -21,7 +21,7 @@ const USAGE: Exit = Exit::Code(2);
 
 /// Asks a program for its version, and probes it further only if the version is Codex's: an
 /// unknown program could do anything with other arguments.
-pub(super) async fn look(config: Config, limit: Duration) -> Result<Codex, NoCodex> {
+pub(super) async fn inspect(config: Config, limit: Duration) -> Result<Codex, NoCodex> {
     let binary = binary::find(config.chosen_codex())?;
     let version = ask(&command(&binary, &["--version"]), limit).await;
     let probes = match codex_version(&version) {
@@ -43,8 +43,11 @@ pub(in super::super) struct BriefCodex {
     pub(in super::super) login: Option<CommandOutcome>,
 }
 
-/// The same as [`look`] without the probes that take long.
-pub(super) async fn look_briefly(config: &Config, limit: Duration) -> Result<BriefCodex, NoCodex> {
+/// The same as [`inspect`] without the probes that take long.
+pub(super) async fn inspect_briefly(
+    config: &Config,
+    limit: Duration,
+) -> Result<BriefCodex, NoCodex> {
     let binary = binary::find(config.chosen_codex())?;
     let version = ask(&command(&binary, &["--version"]), limit).await;
     let login = match codex_version(&version) {

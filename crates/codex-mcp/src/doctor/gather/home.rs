@@ -17,7 +17,7 @@ use crate::environment;
 /// The longest `config.toml`, in bytes.
 const CONFIG_LIMIT: u64 = 4 * 1024 * 1024;
 
-pub(super) fn look(path: PathBuf) -> Home {
+pub(super) fn inspect(path: PathBuf) -> Home {
     let settings = Settings::of(&UserConfig::read(&path).layers(None, None));
     let chosen_by = if environment::variable("CODEX_HOME").is_some() {
         HomeSource::Variable

@@ -54,12 +54,12 @@ pub async fn gather(codex_bin: Option<PathBuf>, limit: Duration) -> Facts {
 }
 
 /// A Codex in brief, and its home.
-pub(super) async fn look_briefly(
+pub(super) async fn inspect_briefly(
     config: &Config,
     limit: Duration,
 ) -> (Result<BriefCodex, NoCodex>, Home) {
-    let found = codex::look_briefly(config, limit).await;
-    (found, home::look(config.codex_home.clone()))
+    let found = codex::inspect_briefly(config, limit).await;
+    (found, home::inspect(config.codex_home.clone()))
 }
 
 async fn setup(
@@ -73,9 +73,9 @@ async fn setup(
     warnings.extend(notifiers::mail_answers(&config));
     warnings.extend(open_endpoint(&config));
     let repository = repository(&config.codex_home);
-    let mut home = home::look(config.codex_home.clone());
-    let store = store::look(config.jobs.store.clone(), config.jobs.access(), limit);
-    let (program, store) = tokio::join!(codex::look(config, limit), store);
+    let mut home = home::inspect(config.codex_home.clone());
+    let store = store::inspect(config.jobs.store.clone(), config.jobs.access(), limit);
+    let (program, store) = tokio::join!(codex::inspect(config, limit), store);
     if home.directory == Directory::Missing && home.path.is_dir() {
         home.directory = Directory::MadeByProbe;
     }

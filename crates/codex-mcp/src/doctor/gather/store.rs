@@ -12,7 +12,7 @@ use super::super::facts::{Directory, Store, StoreState};
 use super::home::directory;
 
 /// Looks at the store for at most `limit`.
-pub(super) async fn look(location: Setting<Location>, access: Access, limit: Duration) -> Store {
+pub(super) async fn inspect(location: Setting<Location>, access: Access, limit: Duration) -> Store {
     let state = timeout(limit, state(&location.value, &access)).await;
     Store {
         state: state.unwrap_or(StoreState::TimedOut(limit)),
