@@ -1,13 +1,12 @@
 //! The end of the input, SIGTERM and SIGKILL, in every phase of a server.
 
-use futures::future::join_all;
 use serde_json::{Value, json};
-use testkit::Signal;
 use testkit::fake::{Action, Plan};
 
 use crate::trust;
 
-use super::serve::{HANDSHAKE, Serve, code, stuck, turns};
+use super::phase::{LifePhase, ends_in_every_phase};
+use super::serve::{HANDSHAKE, Serve, stuck, turns};
 
 /// The phase of a server's life.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +57,9 @@ impl Phase {
             _ => Some("turn/start"),
         }
     }
+}
 
-    /// Brings a server to this phase. Returns the open call, if there is one.
+impl LifePhase for Phase {
     async fn reach(self) -> (Serve, Option<Value>) {
         let mut serve = Serve::start(&self.plan());
         if matches!(self, Self::Silent) {
@@ -94,64 +94,12 @@ impl Phase {
         }
     }
 
-    /// Ends a server in this phase: an open call is answered, and no process is left.
-    async fn end(self, signal: Option<Signal>) {
-        let (mut serve, call) = self.reach().await;
-        match signal {
-            None => serve.client.close_stdin(),
-            Some(signal) => serve.client.signal(signal),
-        }
-        let status = serve.client.exited().await;
-        let expected = match signal {
-            Some(Signal::SIGINT) => 130,
-            _ => 0,
-        };
-        assert!(
-            status.code() == Some(expected) || self.is_before_all(),
-            "{self:?}: {status}"
-        );
-        if let Some(call) = call {
-            let answer = serve.client.response_so_far(&call);
-            let answer = answer.unwrap_or_else(|| unanswered(self, &serve));
-            assert_eq!(code(&answer["result"]), "SHUTTING_DOWN", "{self:?}");
-        }
-        serve.gone(status).await;
-    }
-
-    /// A signal may arrive before the program has installed its handlers.
     fn is_before_all(self) -> bool {
         matches!(self, Self::Silent)
     }
-
-    async fn kill(self) {
-        let (serve, call) = self.reach().await;
-        serve.kill(call.as_slice()).await;
-    }
 }
 
-fn unanswered(phase: Phase, serve: &Serve) -> Value {
-    panic!("{phase:?}: no answer\n{}", serve.client.stderr())
-}
-
-#[tokio::test]
-async fn end_of_input_ends_everything_in_every_phase() {
-    join_all(PHASES.map(|phase| phase.end(None))).await;
-}
-
-#[tokio::test]
-async fn sigterm_ends_everything_in_every_phase() {
-    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGTERM)))).await;
-}
-
-#[tokio::test]
-async fn sigint_ends_everything_in_every_phase() {
-    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGINT)))).await;
-}
-
-#[tokio::test]
-async fn killed_server_leaves_no_process_in_any_phase() {
-    join_all(PHASES.map(Phase::kill)).await;
-}
+ends_in_every_phase!(PHASES);
 
 #[tokio::test]
 async fn wrong_command_line_and_configuration_are_explained() {

@@ -18,6 +18,7 @@ mod launches;
 mod lifecycle;
 mod noise;
 mod output;
+mod phase;
 mod processes;
 mod prompts;
 mod proxy;

@@ -1,10 +1,10 @@
 //! The end of the input, SIGTERM and SIGKILL, in every phase of a server.
 
-use futures::future::join_all;
 use serde_json::{Value, json};
 use testkit::Signal;
 use testkit::fake::{Action, Entry, Event, Plan, Session, Stdio};
 
+use super::super::phase::{LifePhase, ends_in_every_phase};
 use super::super::serve::Serve;
 use super::{HANDSHAKE, calls, code, left_of, plain, silent, status, stuck};
 
@@ -64,8 +64,9 @@ impl Phase {
             Self::ChildGone => Plan::new().on("tools/call", [Action::Exit { code: 3 }]),
         }
     }
+}
 
-    /// Brings a server to this phase. Returns the open call, if there is one.
+impl LifePhase for Phase {
     async fn reach(self) -> (Serve, Option<Value>) {
         let mut serve = silent(&self.plan(), &[]);
         let capabilities = match self {
@@ -101,61 +102,12 @@ impl Phase {
         (serve, Some(call))
     }
 
-    /// Ends a server in this phase: an open call is answered, and no process is left.
-    async fn end(self, signal: Option<Signal>) {
-        let (mut serve, call) = self.reach().await;
-        match signal {
-            None => serve.client.close_stdin(),
-            Some(signal) => serve.client.signal(signal),
-        }
-        let status = serve.client.exited().await;
-        // A signal may arrive before the program has installed its handlers.
-        let is_before_all = matches!(self, Self::Silent);
-        let expected = match signal {
-            Some(Signal::SIGINT) => 130,
-            _ => 0,
-        };
-        assert!(
-            status.code() == Some(expected) || is_before_all,
-            "{self:?}: {status}"
-        );
-        if let Some(call) = call {
-            let answer = serve.client.response_so_far(&call);
-            let answer = answer.unwrap_or_else(|| unanswered(self, &serve));
-            assert_eq!(code(&answer["result"]), "SHUTTING_DOWN", "{self:?}");
-        }
-        serve.gone(status).await;
-    }
-
-    async fn kill(self) {
-        let (serve, call) = self.reach().await;
-        serve.kill(call.as_slice()).await;
+    fn is_before_all(self) -> bool {
+        matches!(self, Self::Silent)
     }
 }
 
-fn unanswered(phase: Phase, serve: &Serve) -> Value {
-    panic!("{phase:?}: no answer\n{}", serve.client.stderr())
-}
-
-#[tokio::test]
-async fn end_of_input_ends_everything_in_every_phase() {
-    join_all(PHASES.map(|phase| phase.end(None))).await;
-}
-
-#[tokio::test]
-async fn sigterm_ends_everything_in_every_phase() {
-    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGTERM)))).await;
-}
-
-#[tokio::test]
-async fn sigint_ends_everything_in_every_phase() {
-    join_all(PHASES.map(|phase| phase.end(Some(Signal::SIGINT)))).await;
-}
-
-#[tokio::test]
-async fn killed_server_leaves_no_process_in_any_phase() {
-    join_all(PHASES.map(Phase::kill)).await;
-}
+ends_in_every_phase!(PHASES);
 
 /// A server in the middle of a turn that has left four processes running.
 async fn with_grandchildren(plan: Plan) -> (Serve, Value, Vec<u32>) {
