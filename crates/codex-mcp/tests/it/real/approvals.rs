@@ -309,9 +309,8 @@ async fn user_question_becomes_a_form_on_the_newest() {
     user_question_becomes_a_form(testkit::codex::newest()).await;
 }
 
-/// Our own server is one of Codex's MCP servers, and Codex asks before it calls its tools. (0.104.0
-/// does not.)
-async fn tool_call_is_elicited(release: &str) {
+/// A Codex with our own server among its MCP servers, and a model that calls one of its tools.
+pub(super) async fn with_own_server(release: &str) -> CodexFixture {
     // An entry with our program as its command is switched off.
     let server = concat!("exec ", env!("CARGO_BIN_EXE_codex-mcp"), " serve");
     let config = format!("[mcp_servers.inner]\ncommand = \"sh\"\nargs = [\"-c\", {server:?}]\n");
@@ -329,7 +328,12 @@ async fn tool_call_is_elicited(release: &str) {
             Reply::say(output.unwrap_or_default())
         }),
     ]);
-    let stage = CodexFixture::with_config(release, script, &config).await;
+    CodexFixture::with_config(release, script, &config).await
+}
+
+/// Codex asks before it calls tools of MCP servers. (0.104.0 does not.)
+async fn tool_call_is_elicited(release: &str) {
+    let stage = with_own_server(release).await;
     let mut client = stage.asking_client(&[]).await;
     for (answer, outcome) in [
         (

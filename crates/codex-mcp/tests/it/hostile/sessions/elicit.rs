@@ -1,6 +1,6 @@
 //! `--elicit`: the client's user is asked at once, if the client supports it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::fake::{Action, Plan};
 
 use super::super::serve::{HANDSHAKE, Serve, elicitation, is_answer, turns};
@@ -49,6 +49,20 @@ async fn client_answer_decides() {
     }
 }
 
+/// Accepts the question by a poll: Codex gets this one answer, and the turn ends.
+async fn accepted_by_poll(mut sessions: Sessions, session: &str, question: &Value) {
+    sessions
+        .call("codex_check", decision(session, question, "accept"))
+        .await;
+    assert_eq!(sessions.result(session).await["output"], "done");
+    let answers = sessions.serve.answers();
+    assert_eq!(
+        answers,
+        [json!({"id": 0, "result": {"decision": "accept"}})]
+    );
+    sessions.finish().await;
+}
+
 #[tokio::test]
 async fn dismissed_question_is_left_to_the_poller() {
     let mut sessions = Sessions::eliciting(&asking(), &["--elicit"]).await;
@@ -64,16 +78,7 @@ async fn dismissed_question_is_left_to_the_poller() {
     let next = json!({"cursor": read["nextCursor"], "waitMs": 60_000});
     let look = sessions.poll(&session, next).await;
     assert_eq!(look["status"], "waiting_approval");
-    sessions
-        .call("codex_check", decision(&session, &question, "accept"))
-        .await;
-    assert_eq!(sessions.result(&session).await["output"], "done");
-    let answers = sessions.serve.answers();
-    assert_eq!(
-        answers,
-        [json!({"id": 0, "result": {"decision": "accept"}})]
-    );
-    sessions.finish().await;
+    accepted_by_poll(sessions, &session, &question).await;
 }
 
 #[tokio::test]
@@ -152,16 +157,7 @@ async fn client_error_leaves_the_question_to_the_poller() {
         .respond_error(&asked["id"], -32601, "no such method");
     sessions.serve.settled().await;
     let question = sessions.question(&session).await;
-    sessions
-        .call("codex_check", decision(&session, &question, "accept"))
-        .await;
-    assert_eq!(sessions.result(&session).await["output"], "done");
-    let answers = sessions.serve.answers();
-    assert_eq!(
-        answers,
-        [json!({"id": 0, "result": {"decision": "accept"}})]
-    );
-    sessions.finish().await;
+    accepted_by_poll(sessions, &session, &question).await;
 }
 
 /// Checks that the client is not asked: an unexpected request would fail the client.

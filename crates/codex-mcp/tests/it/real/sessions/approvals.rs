@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testkit::wait::within;
 
 use super::Poller;
+use crate::real::approvals::with_own_server;
 use crate::real::{CodexFixture, on_oldest_and_newest};
 
 on_oldest_and_newest!(
@@ -189,27 +190,9 @@ async fn cancel_decision_ends_the_turn(release: &str) {
     stage.finish(poller.client).await;
 }
 
-/// Our own server is one of Codex's MCP servers, and Codex asks before it calls its tools. (0.104.0
-/// does not.)
+/// Codex asks before it calls tools of MCP servers. (0.104.0 does not.)
 async fn tool_call_is_decided(release: &str) {
-    // An entry with our program as its command is switched off.
-    let server = concat!("exec ", env!("CARGO_BIN_EXE_codex-mcp"), " serve");
-    let config = format!("[mcp_servers.inner]\ncommand = \"sh\"\nargs = [\"-c\", {server:?}]\n");
-    let script = Script::new().otherwise([
-        Reply::mcp(
-            "inner",
-            "codex_reply",
-            json!({"prompt": "without a thread"}),
-        ),
-        Reply::with(|request| {
-            let output = request
-                .tool_outputs()
-                .last()
-                .map(|output| output.text.clone());
-            Reply::say(output.unwrap_or_default())
-        }),
-    ]);
-    let stage = CodexFixture::with_config(release, script, &config).await;
+    let stage = with_own_server(release).await;
     let mut poller = Poller::new(&stage, &[]).await;
     for (decision, outcome) in [("accept", "threadId is missing"), ("decline", "reject")] {
         let session = poller.start("call it", json!({})).await;
