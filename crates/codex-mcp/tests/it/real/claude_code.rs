@@ -480,15 +480,13 @@ async fn decide(client: &mut TypeScriptClient, session: &str, question: &str) ->
     client.call("codex_check", accept).await
 }
 
-/// The server that Claude Code starts after its restart is asked for the task of the killed one.
-#[tokio::test]
-async fn result_of_a_task_reaches_the_continued_conversation_after_a_kill() {
-    let gate = Gate::new();
-    let claude = with_job_behind(&gate).await;
+/// Kills Claude Code while its task waits at the gate, and continues the conversation, which gets the
+/// result of this task. Returns the terminal.
+async fn continued_after_a_kill(claude: &ClaudeCode, gate: &Gate) -> Tmux {
     let tmux = claude.start(&format!("'{PROMPT}'")).await;
     let task = claude.task().await;
     claude.saves(&task).await;
-    begun(&gate).await;
+    begun(gate).await;
     claude.signal(Signal::SIGKILL).await;
     drop(tmux);
     let tmux = claude.start("--continue").await;
@@ -496,6 +494,15 @@ async fn result_of_a_task_reaches_the_continued_conversation_after_a_kill() {
     gate.release();
     claude.result_of(&task).await;
     assert_eq!(claude.stage.model.request_count(), 1);
+    tmux
+}
+
+/// The server that Claude Code starts after its restart is asked for the task of the killed one.
+#[tokio::test]
+async fn result_of_a_task_reaches_the_continued_conversation_after_a_kill() {
+    let gate = Gate::new();
+    let claude = with_job_behind(&gate).await;
+    let tmux = continued_after_a_kill(&claude, &gate).await;
     claude.end(tmux).await;
 }
 
@@ -509,17 +516,7 @@ async fn with_turn_behind(gate: &Gate) -> ClaudeCode {
 async fn turn_of_a_host_reaches_the_continued_conversation_after_a_kill() {
     let gate = Gate::new();
     let claude = with_turn_behind(&gate).await;
-    let tmux = claude.start(&format!("'{PROMPT}'")).await;
-    let task = claude.task().await;
-    claude.saves(&task).await;
-    begun(&gate).await;
-    claude.signal(Signal::SIGKILL).await;
-    drop(tmux);
-    let tmux = claude.start("--continue").await;
-    tmux.shows("1 MCP task").await;
-    gate.release();
-    claude.result_of(&task).await;
-    assert_eq!(claude.stage.model.request_count(), 1);
+    let tmux = continued_after_a_kill(&claude, &gate).await;
     claude.end_with_host(tmux).await;
 }
 
