@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
-use testkit::{Home, Launch, McpClient};
+use testkit::{AppServer, Home, Launch, McpClient};
 use tokio::process::Command;
 
 use crate::VERSION;
@@ -88,6 +88,20 @@ impl RepositoryFixture {
         let worked = tokio::time::timeout(DEADLINE, attacked).await;
         assert!(worked.is_ok(), "the control shows the attack working");
         fs::remove_file(self.caught()).unwrap();
+    }
+
+    /// A turn of Codex's own app-server, without our program.
+    pub(super) async fn control_turn(&self) {
+        let server = AppServer::real(&self.release, &self.home).await;
+        let thread = server
+            .start_thread(json!({
+                "cwd": self.home.work(),
+                "sandbox": "workspace-write",
+                "approvalPolicy": "never",
+            }))
+            .await;
+        let mut news = server.notifications(&thread);
+        server.turn(&thread, &mut news, "control").await;
     }
 
     pub(super) fn git_dir(&self) -> PathBuf {

@@ -2,8 +2,6 @@
 //! Codex.
 
 use scripted_model::{Reply, Script};
-use serde_json::json;
-use testkit::AppServer;
 
 use super::fixture::{RepositoryFixture, commit};
 
@@ -42,16 +40,7 @@ async fn run_with_its_state_in_a_writable_directory_is_refused() {
         assert_eq!(stage.requests(), 0, "{stderr}");
     }
 
-    let server = AppServer::real(release, &stage.home).await;
-    let thread = server
-        .start_thread(json!({
-            "cwd": stage.home.work(),
-            "sandbox": "workspace-write",
-            "approvalPolicy": "never",
-        }))
-        .await;
-    let mut news = server.notifications(&thread);
-    server.turn(&thread, &mut news, "control").await;
+    stage.control_turn().await;
     assert!(
         state.join("planted").exists(),
         "the control shows Codex writing there"

@@ -6,8 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use scripted_model::{Reply, Script};
-use serde_json::{Value, json};
-use testkit::AppServer;
+use serde_json::Value;
 
 use super::fixture::{RUN_PLANT, RepositoryFixture};
 use crate::jobs::wait_for_file;
@@ -206,16 +205,7 @@ async fn planted_submodules_are_restored(release: &str) {
         "{warnings:#?}"
     );
 
-    let server = AppServer::real(release, &stage.home).await;
-    let thread = server
-        .start_thread(json!({
-            "cwd": stage.home.work(),
-            "sandbox": "workspace-write",
-            "approvalPolicy": "never",
-        }))
-        .await;
-    let mut news = server.notifications(&thread);
-    server.turn(&thread, &mut news, "control").await;
+    stage.control_turn().await;
     let expected = [
         "after", "before", "empty", "far", "own", "own-hook", "own/evil", "sub", "sub-hook",
     ];
@@ -267,16 +257,7 @@ async fn repository_planted_among_tracked_files_is_moved_aside(release: &str) {
     assert!(stage.was_attacked(), "the control shows the attack working");
     fs::remove_file(stage.caught()).unwrap();
 
-    let server = AppServer::real(release, &stage.home).await;
-    let thread = server
-        .start_thread(json!({
-            "cwd": work,
-            "sandbox": "workspace-write",
-            "approvalPolicy": "never",
-        }))
-        .await;
-    let mut news = server.notifications(&thread);
-    server.turn(&thread, &mut news, "control").await;
+    stage.control_turn().await;
     status_in_src();
     assert!(stage.was_attacked(), "the control shows the attack working");
 }
