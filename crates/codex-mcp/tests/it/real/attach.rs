@@ -1,7 +1,7 @@
 //! Codex's own interactive program on the session of a client, in a real terminal.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
@@ -11,9 +11,9 @@ use testkit::process::{signal, wait_until_gone};
 use tokio::process::Command;
 use tokio::time::sleep;
 
+use super::CodexFixture;
 use super::sessions::Poller;
 use super::thread_tools::{TEAM, calling_model, mail, team, write_to_lead};
-use super::{CodexFixture, structured};
 use crate::jobs::wait_for;
 
 /// Fast keys are no paste, and Codex does not check for updates.
@@ -42,20 +42,8 @@ impl AttachFixture {
     /// Polls until the session has this state, also while there is no host; returns what the poll
     /// shows.
     async fn wait_for(&mut self, session: &str, state: &str) -> Value {
-        let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
-            "pollOptions": { "includeEvents": false } });
-        let deadline = Instant::now() + TIME_LIMIT;
-        loop {
-            let client = &mut self.client.client;
-            let seen = client.call_tool("codex_check", poll.clone()).await;
-            let shown = structured(&seen);
-            if shown["status"] == state {
-                return shown.clone();
-            }
-            let is_lost = shown["error"]["code"] == "HOST_LOST";
-            assert!(is_lost || seen["isError"] == false, "{seen:#}");
-            assert!(Instant::now() < deadline, "{seen:#}");
-        }
+        let options = json!({ "pollOptions": { "includeEvents": false } });
+        self.client.until_state(session, state, options).await
     }
 
     async fn kill_host(&self) {

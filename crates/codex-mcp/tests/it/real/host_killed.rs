@@ -97,23 +97,8 @@ impl HostFixture {
 
     /// Polls until the session has this state, also while there is no host.
     async fn wait_for(&mut self, session: &str, state: &str) -> Value {
-        let poll = json!({ "action": "poll", "sessionId": session, "waitMs": 1000,
-            "maxEvents": 1000, "responseMode": "full" });
-        let deadline = Instant::now() + TIME_LIMIT;
-        loop {
-            let seen = self
-                .client
-                .client
-                .call_tool("codex_check", poll.clone())
-                .await;
-            let shown = structured(&seen);
-            if shown["status"] == state {
-                return shown.clone();
-            }
-            let is_lost = shown["error"]["code"] == "HOST_LOST";
-            assert!(is_lost || seen["isError"] == false, "{seen:#}");
-            assert!(Instant::now() < deadline, "{seen:#}");
-        }
+        let options = json!({ "maxEvents": 1000, "responseMode": "full" });
+        self.client.until_state(session, state, options).await
     }
 
     /// Polls until the session has no turn, also while there is no host.

@@ -76,6 +76,27 @@ impl Poller {
         self.until(session, |look| look["status"] == "idle").await
     }
 
+    /// Polls with these options until the session has this state, also while there is no host; returns
+    /// what the poll shows.
+    pub(in crate::real) async fn until_state(
+        &mut self,
+        session: &str,
+        state: &str,
+        options: Value,
+    ) -> Value {
+        let mut poll = json!({"action": "poll", "sessionId": session, "waitMs": 1000});
+        let options = options.as_object().unwrap().clone();
+        poll.as_object_mut().unwrap().extend(options);
+        wait_for(&format!("the state {state}"), async || {
+            let seen = self.client.call_tool("codex_check", poll.clone()).await;
+            let shown = structured(&seen);
+            let is_lost = shown["error"]["code"] == "HOST_LOST";
+            assert!(is_lost || seen["isError"] == false, "{seen:#}");
+            (shown["status"] == state).then(|| shown.clone())
+        })
+        .await
+    }
+
     /// Waits for a question of the session, and returns it.
     pub(in crate::real) async fn question(&mut self, session: &str) -> Value {
         let (look, _) = self
