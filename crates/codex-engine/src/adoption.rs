@@ -30,7 +30,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use supervise::adoptable::Adopted;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::app_server::{AppServer, AppServerSetup, StartError};
 use super::backend::Supervisor;
@@ -246,7 +246,7 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
     let (server, _) = entry.server();
     server.connection().hold();
     let loaded = loaded_threads(&server).await;
-    let last = last_turns(&server, entry, &loaded).await;
+    let last = last_turns(&server, entry, &record, &loaded).await;
     entry.span.in_scope(|| {
         let last = last.unwrap_or_else(|error| {
             tracing::warn!("cannot resume the thread: {error}");
@@ -325,10 +325,42 @@ struct Page {
     data: Vec<PastTurn>,
 }
 
+/// How often the last turns are read, if the newest one looks interrupted, and the pause in between.
+const READS: u32 = 6;
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The last turns of a thread, newest first.
+///
+/// Codex stores the end of a turn a moment after the turn has ended. In between, it lists the turn as
+/// interrupted, so it is asked again, unless the interruption was requested.
+async fn last_turns(
+    server: &AppServer,
+    entry: &Entry,
+    record: &SessionRecord,
+    loaded: &HashSet<String>,
+) -> Result<Vec<PastTurn>, EngineError> {
+    let mut turns = read_last_turns(server, entry, loaded).await?;
+    for _ in 1..READS {
+        let newest = turns.first().map(|turn| turn.status);
+        if newest != Some(TurnStatus::Interrupted) || !record.is_uninterrupted() {
+            break;
+        }
+        sleep(READ_AGAIN_AFTER).await;
+        match read_last_turns(server, entry, loaded).await {
+            Ok(again) => turns = again,
+            Err(error) => {
+                tracing::warn!("cannot read the last turns again: {error}");
+                break;
+            }
+        }
+    }
+    Ok(turns)
+}
+
 /// Resumes a thread, and returns its last turns, newest first. Two turns are read, since Codex
 /// lists a review as two, and the last one may be a summary. A thread that Codex has unloaded is
 /// not loaded again, and its turns are not read.
-async fn last_turns(
+async fn read_last_turns(
     server: &AppServer,
     entry: &Entry,
     loaded: &HashSet<String>,

@@ -197,6 +197,13 @@ impl SessionRecord {
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
+
+    /// Whether a turn ran that nobody had asked Codex to interrupt.
+    #[must_use]
+    pub fn is_uninterrupted(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|turn| !turn.interrupt_wanted)
+    }
 }
 
 impl Session {
