@@ -254,7 +254,7 @@ impl AppServer {
         let ended = ending.subscribe();
         let (guard, keeper) = (process.pid(), process.keeper());
         keep_as(&keeper, TOKEN, &token);
-        let (opened, opening) = oneshot::channel();
+        let (mut opened, opening) = oneshot::channel();
         let sent = token.clone();
         tokio::spawn(async move {
             let opens = async {
@@ -267,19 +267,24 @@ impl AppServer {
                 let (connection, run) = opened.await?;
                 Ok::<_, io::Error>((connection, run, address))
             };
-            let closing = match timeout(START_TIMEOUT, opens).await {
-                Ok(Ok((connection, run, address))) => {
-                    if opened.send((connection.clone(), address)).is_err() {
-                        connection.close(Closing::Abrupt);
+            let closing = tokio::select! {
+                biased;
+                // A Codex that does not listen yet is not waited for without a caller.
+                () = opened.closed() => Some(Closing::Abrupt),
+                opens = timeout(START_TIMEOUT, opens) => match opens {
+                    Ok(Ok((connection, run, address))) => {
+                        if opened.send((connection.clone(), address)).is_err() {
+                            connection.close(Closing::Abrupt);
+                        }
+                        run.await;
+                        connection.closing()
                     }
-                    run.await;
-                    connection.closing()
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!("cannot connect to Codex: {error}");
-                    None
-                }
-                Err(_) => None,
+                    Ok(Err(error)) => {
+                        tracing::warn!("cannot connect to Codex: {error}");
+                        None
+                    }
+                    Err(_) => None,
+                },
             };
             end(CodexProcess::Adoptable(process), closing, ending, on_exit).await;
         });

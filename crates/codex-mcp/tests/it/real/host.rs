@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use scripted_model::{Gate, Reply, Script};
 use serde_json::{Value, json};
 use testkit::process::wait_until_gone;
-use testkit::{AppServer, Launch, McpClient};
+use testkit::{AppServer, Launch, McpClient, write_program};
 use tokio::time::sleep;
 
 use super::sessions::Poller;
@@ -267,6 +267,26 @@ async fn updated_codex_is_another_one() {
         assert!(status.contains(release), "{status}");
     }
     finish(&stage, clients).await;
+}
+
+#[tokio::test]
+async fn codex_that_does_not_listen_yet_ends_with_its_host() {
+    let stage = CodexFixture::new(testkit::codex::newest(), script()).await;
+    let (slow, started) = (stage.home.root().join("slow-codex"), stage.file("started"));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = app-server ] || exec '{}' \"$@\"\ntrap '' TERM\ntouch '{}'\n\
+         exec sleep 600\n",
+        testkit::codex::native_binary(testkit::codex::newest()).display(),
+        started.display(),
+    );
+    write_program(&slow, &script);
+    let launch = stage.launch(&["--host"]).env("CODEX_MCP_CODEX_BIN", &slow);
+    let client = quiet_client(&launch).await;
+    wait_for("the start of Codex", async || {
+        started.exists().then_some(())
+    })
+    .await;
+    finish(&stage, [client]).await;
 }
 
 /// New work goes to a host of the new version. The old one ends its turns, and serves its clients.
