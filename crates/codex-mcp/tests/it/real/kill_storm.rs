@@ -328,6 +328,8 @@ pub(super) async fn storm(
         sleep(Duration::from_millis(random.below(PAUSE))).await;
         let choice = random.below(u64::try_from(kinds.len()).unwrap());
         let kind = kinds[usize::try_from(choice).unwrap()];
+        // Drawn also where nothing can be killed, so that the next choices are those of the seed.
+        let chosen = random.below(u64::MAX);
         let all = stage.home.processes();
         let mut all: Vec<u32> = all
             .iter()
@@ -335,7 +337,7 @@ pub(super) async fn storm(
             .map(|process| process.pid)
             .collect();
         if !all.is_empty() {
-            let chosen = random.below(u64::try_from(all.len()).unwrap());
+            let chosen = chosen % u64::try_from(all.len()).unwrap();
             let process = all.swap_remove(usize::try_from(chosen).unwrap());
             // It may have ended meanwhile.
             if kill(Pid::from_raw(process.cast_signed()), Signal::SIGKILL).is_ok() {
