@@ -94,6 +94,12 @@ function showWaiting() {
   count();
 }
 
+// A click does not end in a window that has lost the focus to a menu or another window.
+window.addEventListener("blur", () => {
+  isPressed = false;
+  showWaiting();
+});
+
 for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel", "keydown"]) {
   document.addEventListener(kind, (event) => {
     // A button that is let go of elsewhere, as in a menu, is noticed when the pointer moves, or a key is
@@ -155,7 +161,12 @@ function sayEnded() {
 
 function isChanged(field) {
   if (field.type === "checkbox") return field.checked !== field.defaultChecked;
-  if (!field.options) return field.value !== field.defaultValue;
+  if (!field.options) {
+    // Browsers remove from a default what a field cannot have, such as a line break.
+    const unchanged = field.cloneNode();
+    unchanged.value = field.defaultValue;
+    return field.value !== unchanged.value;
+  }
   // Without a preset, the first option is chosen.
   const preset = [...field.options].findIndex((option) => option.defaultSelected);
   return field.selectedIndex !== Math.max(0, preset);
@@ -166,9 +177,13 @@ function isWritten() {
   return [...document.querySelectorAll("input, textarea, select")].some(isChanged);
 }
 
+// Set when the page no longer changes, and was not loaded again because of a form.
+let isOutdated = false;
+
 // Loads the page again, unless a form would be lost.
 function reload() {
-  if (isWritten()) offerToLoad("This page is out of date. Copy what you have written, and ");
+  isOutdated = isWritten();
+  if (isOutdated) offerToLoad("This page is out of date. Copy what you have written, and ");
   else location.reload();
 }
 
@@ -182,16 +197,16 @@ function offerToLoad(text) {
 
 const LOST = "The connection is lost. Trying again …";
 
-// Why too many pages are open for this one to get its changes, which no event source tells; empty if it
-// can get them, or is refused for another reason.
-async function crowded(address) {
+// How the server refuses this page its changes, which an event source does not tell; empty if it does
+// not refuse them.
+async function refusal(address) {
   try {
     const answer = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store" });
-    if (answer.status === 409) return (await answer.json()).error;
+    if (!answer.ok) return { status: answer.status, error: (await answer.json()).error };
     await answer.body.cancel();
-    return "";
+    return {};
   } catch (error) {
-    return LOST;
+    return { error: LOST };
   }
 }
 
@@ -236,15 +251,19 @@ function listen() {
 
   async function recover(reloads) {
     const isSame = await isSameServer();
-    const why = isSame && reloads ? await crowded(address) : "";
-    if (isSame === undefined || why) {
+    const { status: code, error } = isSame && reloads ? await refusal(address) : {};
+    // With 409, too many pages are open.
+    const waits = isSame === undefined || code === 409 || (error && !code);
+    if (waits) {
       isLost = true;
-      say(why || LOST, true);
+      say(error || LOST, true);
       retry = setTimeout(() => recover(reloads), PAUSE);
     } else if (!isSame) {
       sayEnded();
     } else if (reloads && !isWritten()) {
       location.reload();
+    } else if (code === 404) {
+      offerToLoad(`${error}. Copy what you have written, and `);
     } else {
       connect();
     }
@@ -294,6 +313,7 @@ async function send(form, submitter) {
     say(answer.done || "");
     if (answer.address) location.assign(answer.address);
     else if (written() === sent) form.reset();
+    if (isOutdated) reload();
   } catch (error) {
     say("No answer from the server. Look whether it was done before you send it again.", true);
   } finally {

@@ -432,6 +432,11 @@ async fn page_with_a_changed_field_is_not_loaded_again() {
         ("<input id='field' value='a'>", json!({ "value": "" })),
         ("<input id='field' type='number'>", json!({ "value": "1" })),
         (
+            "<input id='field' type='number' value='ten'>",
+            json!({ "value": "1" }),
+        ),
+        ("<input id='field' value='a\nb'>", json!({ "value": "b" })),
+        (
             "<input id='field' type='password'>",
             json!({ "value": "b" }),
         ),
@@ -562,6 +567,58 @@ async fn message_that_is_written_while_one_is_sent_is_kept() {
         let field = "return document.querySelector('textarea[name=prompt]').value";
         assert_eq!(browser.run(field, json!([])).await, kept);
     }
+    browser.finish().await;
+    web.finish().await;
+}
+
+#[tokio::test]
+async fn page_that_is_out_of_date_is_loaded_again_once_its_form_is_sent() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const form = document.querySelector(\"form[action='/sessions']\"); \
+        document.documentElement.dataset.mark = 'old'; \
+        form.elements.prompt.value = 'half'; \
+        form.elements.directory.value = '/'; \
+        reload(); \
+        window.fetch = async () => new Response('{\"done\": \"It is sent.\"}'); \
+        form.requestSubmit()";
+    browser.run(script, json!([])).await;
+    browser.wait_for("html:not([data-mark]) #work").await;
+    browser.finish().await;
+    web.finish().await;
+}
+
+/// What is written there could be copied.
+#[tokio::test]
+async fn page_of_a_session_that_is_gone_says_so_and_keeps_what_is_written() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut web = WebFixture::new(testkit::codex::newest(), script).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let refused = "window.EventSource = class { \
+          static CLOSED = 2; \
+          readyState = 2; \
+          constructor() { setTimeout(() => this.onerror()); } \
+          addEventListener() {} \
+          close() {} \
+        }; \
+        window.fetch = async (address) => address === '/endpoint' \
+          ? new Response(document.body.dataset.endpoint) \
+          : new Response('{\"error\": \"there is no such session\"}', { status: 404 }); \
+        addEventListener('DOMContentLoaded', () => { \
+          document.querySelector('textarea').value = 'half'; \
+        })";
+    let session = idle_session(&mut web).await;
+    browser.run_on_each_page(refused).await;
+    browser.open(&session).await;
+    browser
+        .wait_for_text("#status", "there is no such session")
+        .await;
+    let field = "return document.querySelector('textarea').value";
+    assert_eq!(browser.run(field, json!([])).await, "half");
     browser.finish().await;
     web.finish().await;
 }
