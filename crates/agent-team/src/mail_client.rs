@@ -1,5 +1,7 @@
 //! The mail of one member. Each action is written to the audit log before it is performed.
 
+mod audited;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -19,8 +21,10 @@ use super::mail::{
     Sender, Unread,
 };
 use super::stale_members;
-use crate::logic::inbox::{Envelope, FirstLine, PendingMail, ReadLimits};
+use crate::logic::inbox::{FirstLine, PendingMail, ReadLimits};
 use crate::logic::{Address, AgentName, TeamName};
+
+use audited::{AuditedAction, AuditedResult, broadcast_result};
 
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
@@ -433,54 +437,6 @@ impl MailClient {
     }
 }
 
-/// An action, as the audit log describes it.
-struct AuditedAction<'a> {
-    event: Event,
-    recipient: Option<&'a str>,
-    summary: Option<&'a str>,
-}
-
-/// The result of an action that was performed, as the audit log describes it.
-struct AuditedResult<'a> {
-    outcome: AuditOutcome,
-    messages: &'a [Envelope],
-    error: Option<String>,
-}
-
-impl AuditedResult<'_> {
-    fn succeeded() -> Self {
-        Self {
-            outcome: AuditOutcome::Succeeded,
-            messages: &[],
-            error: None,
-        }
-    }
-}
-
-/// A broadcast that reached nobody has failed. The error names the members that it did not reach, and
-/// the reason for the first of them.
-fn broadcast_result(sent: &[(AgentName, Result<MessageId, MailError>)]) -> AuditedResult<'static> {
-    let failed = sent.iter().filter_map(|(agent, sent)| {
-        let error = sent.as_ref().err()?;
-        Some((agent.as_str(), error))
-    });
-    let (names, errors): (Vec<&str>, Vec<&MailError>) = failed.unzip();
-    let Some(first) = errors.first() else {
-        return AuditedResult::succeeded();
-    };
-    AuditedResult {
-        outcome: match names.len() == sent.len() {
-            true => AuditOutcome::Failed,
-            false => AuditOutcome::Succeeded,
-        },
-        messages: &[],
-        error: Some(format!(
-            "the broadcast did not reach {}: {first}",
-            names.join(", ")
-        )),
-    }
-}
-
 impl Inner {
     fn sender(&self) -> Sender {
         Sender {
@@ -549,62 +505,6 @@ impl Inner {
             ),
         }
         Ok(())
-    }
-
-    /// Performs an action, with a line in the audit log before and after it. If the first can't be
-    /// written, the action is not performed.
-    fn audited<T, E>(
-        &self,
-        action: &AuditedAction<'_>,
-        act: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, MailClientError>
-    where
-        MailClientError: From<E>,
-    {
-        self.audited_as(action, act, |_| AuditedResult::succeeded())
-    }
-
-    /// Performs an action like [`audited`](Self::audited), with a description of the result for the
-    /// audit log.
-    fn audited_as<T, E>(
-        &self,
-        action: &AuditedAction<'_>,
-        act: impl FnOnce() -> Result<T, E>,
-        describe: impl FnOnce(&T) -> AuditedResult<'_>,
-    ) -> Result<T, MailClientError>
-    where
-        MailClientError: From<E>,
-    {
-        let id = Uuid::new_v4();
-        let started = Record {
-            recipient: action.recipient,
-            summary: action.summary,
-            ..Record::new(id, action.event, AuditOutcome::Started)
-        };
-        self.write(&started)?;
-        let result = self.ensure_member().and_then(|()| Ok(act()?));
-        let described = match &result {
-            Ok(done) => describe(done),
-            Err(error) => AuditedResult {
-                outcome: AuditOutcome::Failed,
-                messages: &[],
-                error: Some(error.to_string()),
-            },
-        };
-        let ended = Record {
-            recipient: action.recipient,
-            messages: described.messages,
-            error: described.error.as_deref(),
-            ..Record::new(id, action.event, described.outcome)
-        };
-        if let Err(error) = self.write(&ended) {
-            tracing::error!("cannot write to the audit log: {error}");
-        }
-        result
-    }
-
-    fn write(&self, record: &Record<'_>) -> Result<(), FileError> {
-        lock(&self.audit).write(record)
     }
 }
 
