@@ -31,6 +31,7 @@
 //! - `tracking`: whether remote-tracking refs match the remote.
 //! - `trees`: the contents of the trees of new commits.
 //! - `takeover`: takes over commits and the index; `journal` records this beforehand.
+//! - `reflogs`: copies the reflogs of the private directory.
 //! - `directory_identity`: tells a directory from another one at the same path.
 //! - `remove`: removes directories that Codex could write to.
 //! - `leftovers`: the directories of interrupted runs.
@@ -49,6 +50,7 @@ mod leftovers;
 mod names;
 mod objects;
 mod plan;
+mod reflogs;
 mod refs;
 mod remove;
 mod takeover;
