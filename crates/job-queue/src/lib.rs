@@ -12,6 +12,7 @@
 //! change the row of a running job.
 //!
 //! - [`service`]: submits, lists, shows and cancels jobs. [`spec`]: the specification of a job.
+//! - [`submitter`]: checks and completes specifications.
 //! - [`question`]: Codex's questions in a job. [`directive`]: directives to its worker.
 //! - [`job_json`]: jobs as JSON. [`activity`]: the current step of a job.
 //! - [`machine`]: the name of this machine, and the key that signs its jobs.
@@ -55,5 +56,6 @@ pub mod run;
 pub mod service;
 pub mod spec;
 pub mod store;
+pub mod submitter;
 pub mod thread_ids;
 pub mod worker;

@@ -23,11 +23,12 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::run::spec::RunJobSpec;
-use super::spec::{BadJobSpec, Continuation, JobSpec, SessionLocation, Submitter};
+use super::spec::{BadJobSpec, Continuation, JobSpec, SessionLocation};
 use super::store::{
     Job, JobFilter, JobList, JobStore, JobSummary, NewJob, Ownership, Question, Request,
     StoreError, StoredEvent,
 };
+use super::submitter::Submitter;
 use super::worker::start::{StartError, Starter};
 use crate::logic::{CancelResponse, JobId, JobPrefix, JobState};
 use crate::thread_ids::{ThreadPrefix, ThreadPrefixError};
@@ -550,8 +551,8 @@ mod tests {
     use settings::Source;
 
     use super::*;
-    use crate::spec::StoreScope;
-    use crate::spec::tests::submitter;
+    use crate::submitter::StoreScope;
+    use crate::submitter::tests::submitter;
     use crate::worker::lock::WorkerLock;
     use crate::worker::start;
 

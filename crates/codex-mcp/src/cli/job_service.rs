@@ -4,7 +4,7 @@ use agent_team::Member;
 use agent_team::audit::Audit;
 use job_queue::machine;
 use job_queue::service::Jobs;
-use job_queue::spec::{StoreScope, Submitter};
+use job_queue::submitter::{StoreScope, Submitter};
 use job_queue::worker::start::Starter;
 use safe_files::state_file::FileError;
 use settings::Config;

@@ -19,8 +19,9 @@ use settings::ExplicitSettings;
 use settings::bounds::{OutOfBounds, SubmitterBound};
 
 use crate::call_settings::ThreadMail;
-use crate::spec::{BadJobSpec, MOST_RETRIES, StoreScope, Submitter, is_name, millis};
+use crate::spec::{BadJobSpec, MOST_RETRIES, is_name, millis};
 use crate::store::Request;
+use crate::submitter::{StoreScope, Submitter};
 
 /// The tool whose jobs are runs.
 pub const TOOL: &str = "codex_run";

@@ -16,8 +16,9 @@ use super::conformance::finished;
 use super::*;
 use crate::logic::{Ending, JobId, JobState};
 use crate::service::Jobs;
-use crate::spec::tests::submitter;
-use crate::spec::{JobSpec, StoreScope};
+use crate::spec::JobSpec;
+use crate::submitter::StoreScope;
+use crate::submitter::tests::submitter;
 use crate::worker::lock::{LockGuard, WorkerLock};
 use crate::worker::start::Starter;
 

@@ -1,8 +1,11 @@
+use std::time::Duration;
+
 use serde_json::json;
 use settings::Setting;
 use settings::bounds::Bounds;
 
 use super::*;
+use crate::call_settings::Approval;
 
 pub(crate) fn submitter(scope: StoreScope) -> Submitter {
     Submitter {
