@@ -3,6 +3,7 @@
 
 mod http;
 mod tasks;
+mod verbs;
 mod watch;
 
 use std::io::{self, Write};
@@ -17,20 +18,19 @@ use codex_engine::command::SessionInfo;
 use codex_engine::{AdoptionError, AppServers, Predecessor, SharedSession};
 use common::duration;
 use common::output;
-use common::text::counted;
 use futures::Stream;
 use futures::future::join_all;
-use host_process::connect::{self, ConnectError, READY, TAKEN};
+use host_process::connect::{ConnectError, READY, TAKEN};
 use host_process::endpoint::{HostEndpoint, HostRemains};
 use host_process::leftovers;
 use host_process::listener::{self, Client, HostService};
 use host_process::logic::handshake::{
-    Answer, HostStatus, MOST_QUESTIONS, ModelUsage, ServeRequest, SessionAnswer, SessionRequest,
+    Answer, MOST_QUESTIONS, ModelUsage, ServeRequest, SessionAnswer, SessionRequest,
     SessionSummary, StepSummary, WatchRequest,
 };
 use mcp_server::SessionTasks;
 use safe_files::own_log::OwnLog;
-use serde_json::{Value, json};
+use serde_json::Value;
 use settings::{Config, Flags, RetentionSettings};
 use supervise::adoptable;
 use tokio::net::UnixStream;
@@ -41,7 +41,6 @@ use super::backend::Backend;
 use super::serve::{self, ClientEnd, ClientSetup, HostEndpointError, Shared, SharedIdentities};
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
-use super::times::took;
 use super::{log, runtime, work};
 
 /// The time for which a host stays without a client.
@@ -109,9 +108,9 @@ enum Failure {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let done = match &args.verb {
-        None => status(&StatusArgs::default()),
-        Some(Verb::Status(args)) => status(args),
-        Some(Verb::Stop | Verb::Restart) => stop(),
+        None => verbs::status(&StatusArgs::default()),
+        Some(Verb::Status(args)) => verbs::status(args),
+        Some(Verb::Stop | Verb::Restart) => verbs::stop(),
         Some(Verb::Run(args)) => return host(args),
     };
     match done {
@@ -423,99 +422,4 @@ async fn accept(request: ServeRequest, end: ClientEnd, shared: Shared) -> Result
 
 fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
-}
-
-fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let endpoints = serve::all_endpoints()?;
-    let asking = async { join_all(endpoints.iter().map(connect::status)).await };
-    let answers = runtime::block_on(asking).map_err(Failure::Runtime)?;
-    let Answered { given, failures } = Answered::new(answers);
-    let found: Vec<HostStatus> = given.into_iter().flatten().collect();
-    match args.json {
-        true => output::json(&found.iter().map(as_json).collect::<Vec<_>>()),
-        // A host that did not answer may still be running.
-        false if found.is_empty() && failures > 0 => Ok(()),
-        false => output::answer(&as_text(&found)),
-    }
-    .map_err(Failure::Write)?;
-    Ok(exit_code(failures))
-}
-
-/// The answers of hosts.
-struct Answered<T> {
-    given: Vec<T>,
-    /// The number of hosts that gave no answer.
-    failures: usize,
-}
-
-impl<T> Answered<T> {
-    /// Prints the errors of hosts that have not answered, and keeps the answers of the others.
-    fn new(answers: Vec<Result<T, ConnectError>>) -> Self {
-        let mut answered = Self {
-            given: Vec::new(),
-            failures: 0,
-        };
-        for answer in answers {
-            match answer {
-                Ok(answer) => answered.given.push(answer),
-                Err(error) => {
-                    complain("error", &error.to_string());
-                    answered.failures += 1;
-                }
-            }
-        }
-        answered
-    }
-}
-
-fn exit_code(failures: usize) -> ExitCode {
-    match failures {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
-}
-
-fn as_json(status: &HostStatus) -> serde_json::Value {
-    json!({
-        "pid": status.pid,
-        "version": status.version,
-        "uptime_secs": status.uptime.as_secs(),
-        "clients": status.clients,
-    })
-}
-
-fn as_text(found: &[HostStatus]) -> String {
-    if found.is_empty() {
-        return "no host process runs".to_owned();
-    }
-    let lines = found.iter().map(|status| {
-        let HostStatus {
-            pid,
-            version,
-            uptime,
-            clients,
-        } = status;
-        let clients = counted(*clients, "client");
-        format!(
-            "process {pid}, version {version}: {clients}, up {}",
-            took(*uptime)
-        )
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-fn stop() -> Result<ExitCode, Failure> {
-    let endpoints = serve::all_endpoints()?;
-    let stopping = async { join_all(endpoints.iter().map(connect::stop)).await };
-    let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
-    let Answered { given, failures } = Answered::new(answers);
-    let text = match given.into_iter().filter(|has_ended| *has_ended).count() {
-        // At least one host has not ended.
-        0 if failures > 0 => return Ok(exit_code(failures)),
-        0 => "no host process runs".to_owned(),
-        1 => "the host process has ended".to_owned(),
-        count => format!("{count} host processes have ended"),
-    };
-    output::answer(&text).map_err(Failure::Write)?;
-    Ok(exit_code(failures))
 }
