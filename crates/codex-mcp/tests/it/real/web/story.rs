@@ -230,27 +230,8 @@ async fn session_is_started_steered_and_ended_on_the_page() {
         .on("first", [waits])
         .otherwise([Reply::say("later")]);
     let web = WebFixture::new(testkit::codex::newest(), script).await;
-    let directory = web.stage.home.work();
-    let directory = directory.to_str().unwrap();
-    let missing = web
-        .post("/sessions", &[("prompt", " "), ("directory", directory)])
-        .await;
-    assert_eq!(missing.status, 400, "{missing:?}");
-    let fields = |directory| {
-        [
-            ("prompt", "first"),
-            ("directory", directory),
-            ("sandbox", "read-only"),
-            ("approvals", "on-request"),
-        ]
-    };
-    let nowhere = web.post("/sessions", &fields("/no/such")).await;
-    assert_eq!(nowhere.status, 400, "{nowhere:?}");
-    assert!(nowhere.body.contains("/no/such"), "{nowhere:?}");
-    let fields = fields(directory);
-    let started = web.post("/sessions", &fields).await;
-    assert_eq!(started.status, 200, "{started:?}");
-    let path = started.json()["address"].as_str().unwrap().to_owned();
+    incomplete_forms_are_refused(&web).await;
+    let path = begin_on_page(&web, "first").await;
     gate.reached(1).await;
     wait_for("the session on the page", async || {
         let all = work(&web).await;
@@ -259,23 +240,9 @@ async fn session_is_started_steered_and_ended_on_the_page() {
             .then_some(())
     })
     .await;
-    let steered = web
-        .post(&format!("{path}/prompt"), &[("text", "in German")])
-        .await;
-    assert_eq!(steered.status, 200, "{steered:?}");
+    prompt_on_page(&web, &path, "in German").await;
     gate.release();
-    let state = async |words: &str| {
-        wait_for(words, async || {
-            let shown = web
-                .browser("GET", &format!("/api{path}"))
-                .send()
-                .await
-                .json();
-            (shown["work"]["state"] == words).then_some(shown)
-        })
-        .await
-    };
-    let shown = state("idle").await;
+    let shown = until_state(&web, &path, "idle").await;
     let texts = shown["steps"].to_string();
     for words in ["first", "in German", "late"] {
         assert!(texts.contains(words), "{words}: {texts}");
@@ -283,30 +250,66 @@ async fn session_is_started_steered_and_ended_on_the_page() {
     let last = web.stage.model.requests().pop().unwrap();
     assert!(last.user_messages().contains(&"in German"));
 
-    let replied = web
-        .post(&format!("{path}/prompt"), &[("text", "second")])
-        .await;
-    assert_eq!(replied.status, 200, "{replied:?}");
+    prompt_on_page(&web, &path, "second").await;
     wait_for("the second turn", async || {
         let page = web.get(&path).await;
         page.contains("later").then_some(())
     })
     .await;
-    state("idle").await;
+    until_state(&web, &path, "idle").await;
     let forked = web.post(&format!("{path}/fork"), &[]).await;
     assert_eq!(forked.status, 200, "{forked:?}");
     assert_ne!(forked.json()["address"], path.as_str());
     let ended = web.post(&format!("{path}/cancel"), &[]).await;
     assert_eq!(ended.status, 200, "{ended:?}");
-    state("cancelled").await;
-    // The connections by which the page began all that have ended, and nothing was summed up.
+    until_state(&web, &path, "cancelled").await;
+    check_no_summary(&web);
+    web.finish().await;
+}
+
+/// A session needs a prompt, and a directory that exists.
+async fn incomplete_forms_are_refused(web: &WebFixture) {
+    let directory = web.stage.home.work();
+    let directory = directory.to_str().unwrap();
+    let missing = web
+        .post("/sessions", &[("prompt", " "), ("directory", directory)])
+        .await;
+    assert_eq!(missing.status, 400, "{missing:?}");
+    let fields = [
+        ("prompt", "first"),
+        ("directory", "/no/such"),
+        ("sandbox", "read-only"),
+        ("approvals", "on-request"),
+    ];
+    let nowhere = web.post("/sessions", &fields).await;
+    assert_eq!(nowhere.status, 400, "{nowhere:?}");
+    assert!(nowhere.body.contains("/no/such"), "{nowhere:?}");
+}
+
+/// Sends a message to a session on the page.
+async fn prompt_on_page(web: &WebFixture, path: &str, text: &str) {
+    let sent = web.post(&format!("{path}/prompt"), &[("text", text)]).await;
+    assert_eq!(sent.status, 200, "{text}: {sent:?}");
+}
+
+/// Waits until the page knows that a session is in this state; returns what it then has of it.
+async fn until_state(web: &WebFixture, path: &str, state: &str) -> Value {
+    wait_for(state, async || {
+        let shown = web.browser("GET", &format!("/api{path}"));
+        let shown = shown.send().await.json();
+        (shown["work"]["state"] == state).then_some(shown)
+    })
+    .await
+}
+
+/// The connections by which the page began work have ended, and no summary was asked of the model.
+fn check_no_summary(web: &WebFixture) {
     let requests = web.stage.model.requests();
     let said = requests.iter().flat_map(|one| one.user_messages());
     let asked: Vec<&str> = said
         .filter(|said| said.contains("The session ends now"))
         .collect();
     assert!(asked.is_empty(), "{asked:?}");
-    web.finish().await;
 }
 
 /// A client that its user gives wider bounds than the configuration has shares the host with the page.
