@@ -20,8 +20,10 @@ use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::output;
+use git_probe::Submodules;
 use goal_run::logic::criteria::Grant;
 use goal_run::logic::outcome::{Reason, blocked};
+use goal_run::logic::prompts::Templates;
 use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::{self, Alerts, Delivery, Notice, Notification, NotifierCheck};
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
@@ -319,6 +321,7 @@ fn with_alerts(engine: Engine, config: &Config, identity: &Identity, spec: &RunS
     })
 }
 
+/// Runs the spec with this engine. Once Codex may have started, it has ended when this returns.
 async fn work(
     args: &Args,
     config: &Config,
@@ -327,6 +330,58 @@ async fn work(
     spec: &RunSpec,
     shutdown: &Shutdown,
 ) -> Result<goal_run::RunResult, Failure> {
+    let PreparedRun {
+        spec,
+        inspector,
+        templates,
+        display,
+        evidence,
+        mut warnings,
+    } = prepare(args, config, identity, spec, shutdown).await?;
+    // From here on, no path may return before `finish`.
+    let (submodules, not_noted) = inspector.submodules().await;
+    for warning in &not_noted {
+        complain("warning", warning);
+    }
+    warnings.extend(not_noted);
+    let context = RunContext {
+        engine,
+        watcher: &display,
+        stop: &shutdown.closing,
+        templates: &templates,
+        evidence: Some(evidence),
+        warnings,
+        submodules: &submodules,
+        name: Uuid::new_v4().simple().to_string(),
+    };
+    let driven = tokio::select! {
+        driven = Box::pin(drive(context, &spec, inspector)) => driven,
+        never = display.tick() => match never {},
+    };
+    let driven = explained(driven, config, &spec, &display);
+    Ok(finish(engine, submodules, driven).await?)
+}
+
+/// What a run needs before Codex may start.
+struct PreparedRun {
+    /// The spec with the settings of the configuration and the top of the repository.
+    spec: RunSpec,
+    inspector: RepoInspector,
+    templates: Templates,
+    display: RunDisplay,
+    evidence: EvidenceFile,
+    /// The warnings for the result, all of which the user has seen.
+    warnings: Vec<String>,
+}
+
+/// Checks what can be checked before Codex starts, and shows the warnings about it.
+async fn prepare(
+    args: &Args,
+    config: &Config,
+    identity: &Identity,
+    spec: &RunSpec,
+    shutdown: &Shutdown,
+) -> Result<PreparedRun, Failure> {
     let options = InspectOptions {
         stop: shutdown.closing.clone(),
         ..InspectOptions::default()
@@ -337,53 +392,60 @@ async fn work(
     let (top, home) = (inspector.top().to_owned(), config.codex_home.clone());
     let threads = config.threads.clone();
     let read = move || (templates_for(&top, &home), Defaults::read(&threads));
-    let (templates, defaults) = off_runtime::run(read).await.map_err(Failure::Files)?;
+    let (chosen, defaults) = off_runtime::run(read).await.map_err(Failure::Files)?;
     let ChosenTemplates {
         templates,
         warnings: of_repository,
-    } = templates?;
-    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    } = chosen?;
+    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     let more = identity.warnings.iter().cloned().chain(of_repository);
     let more = more.filter(|text| !warnings.contains(text));
-    let mut more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
+    let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
+    warnings.extend(more);
     let defaults = defaults?.for_member(identity.member.clone(), config.directory.clone());
     let mut spec = spec.clone();
     spec.settings.thread.cwd = Some(inspector.top().to_owned());
     spec.settings = defaults.apply(spec.settings).await;
     let approver = Approver::new(args.approve, spec.approve);
-    let show = RunDisplay::new(approver, spec.limits.turns());
+    let display = RunDisplay::new(approver, spec.limits.turns());
     let evidence = evidence(args, config, inspector.top())?;
-    // From here on, no path may return before `finish`.
-    let (submodules, not_noted) = inspector.submodules().await;
-    for warning in &not_noted {
-        complain("warning", warning);
-    }
-    more.extend(not_noted);
-    let context = RunContext {
-        engine,
-        watcher: &show,
-        stop: &shutdown.closing,
-        templates: &templates,
-        evidence: Some(evidence),
-        warnings: [warnings, more].concat(),
-        submodules: &submodules,
-        name: Uuid::new_v4().simple().to_string(),
-    };
-    let mut driven = tokio::select! {
-        driven = Box::pin(drive(context, &spec, inspector)) => driven,
-        never = show.tick() => match never {},
-    };
-    let cause = || read_only_cause(config, &spec);
-    driven = match driven {
-        Ok(done) => Ok(done.with_cause(cause, Caller::Shell)),
+    Ok(PreparedRun {
+        spec,
+        inspector,
+        templates,
+        display,
+        evidence,
+        warnings,
+    })
+}
+
+/// The result or the error of a run, with explanations for a user at a shell.
+fn explained(
+    driven: Result<goal_run::RunResult, RunError>,
+    config: &Config,
+    spec: &RunSpec,
+    display: &RunDisplay,
+) -> Result<goal_run::RunResult, RunError> {
+    let cause = || read_only_cause(config, spec);
+    match driven {
+        Ok(done) => {
+            let mut done = done.with_cause(cause, Caller::Shell);
+            if display.missed_terminal() && done.outcome.reason.is_some() {
+                done.outcome.hint = done.outcome.hint.or(Some(NO_TERMINAL));
+            }
+            Ok(done)
+        }
         Err(error) => Err(error.with_cause(cause).for_caller(Caller::Shell)),
-    };
-    if let Ok(done) = &mut driven
-        && show.missed_terminal()
-        && done.outcome.reason.is_some()
-    {
-        done.outcome.hint = done.outcome.hint.or(Some(NO_TERMINAL));
     }
+}
+
+/// Ends Codex, restores the submodules for the last time, and adds the warnings about them to the
+/// result.
+async fn finish(
+    engine: &Engine,
+    submodules: Submodules,
+    mut driven: Result<goal_run::RunResult, RunError>,
+) -> Result<goal_run::RunResult, RunError> {
     engine.shut_down().await;
     // Processes of Codex may have run until now.
     let mut restored = submodules.finish().await;
@@ -394,7 +456,7 @@ async fn work(
     for warning in &restored {
         complain("warning", warning);
     }
-    Ok(driven?)
+    driven
 }
 
 /// Checks that the notifiers can work, as far as that can be known beforehand.
