@@ -8,7 +8,8 @@ mod watch;
 
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use supervise::adoptable;
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::backend::Backend;
 use super::serve::{self, ClientEnd, ClientSetup, HostEndpointError, Shared, SharedIdentities};
@@ -175,26 +177,9 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
             tasks: Arc::clone(&tasks),
             identities: Rc::default(),
         };
-        tokio::task::spawn_local(end_unused(Rc::clone(&app_servers)));
-        tokio::task::spawn_local(log::bound(log));
-        tokio::task::spawn_local({
-            let (closing, owned) = (closing.clone(), Rc::clone(&app_servers));
-            async move {
-                closing.cancelled().await;
-                // The user or a signal has ended the host: its app-servers must not continue if
-                // this process is killed.
-                owned.be_last_owner();
-            }
-        });
+        spawn_background_tasks(&app_servers, log, closing.clone());
         if let Some(http) = http {
-            let address = http.value.0;
-            let state = serve::state()?;
-            let closing = closing.clone();
-            tokio::task::spawn_local(async move {
-                closing
-                    .run_until_cancelled(http::keep(address, &state))
-                    .await;
-            });
+            spawn_http(http.value.0, serve::state()?, closing.clone());
         }
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
@@ -210,6 +195,32 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     };
     let all = LocalSet::new();
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
+}
+
+/// Starts the tasks of a host besides its clients. They run until the host ends.
+fn spawn_background_tasks(
+    app_servers: &Rc<AppServers>,
+    log: Option<OwnLog>,
+    closing: CancellationToken,
+) {
+    tokio::task::spawn_local(end_unused(Rc::clone(app_servers)));
+    tokio::task::spawn_local(log::bound(log));
+    let owned = Rc::clone(app_servers);
+    tokio::task::spawn_local(async move {
+        closing.cancelled().await;
+        // The user or a signal has ended the host: its app-servers must not continue if this
+        // process is killed.
+        owned.be_last_owner();
+    });
+}
+
+/// Keeps the HTTP endpoint running at this address until `closing` is cancelled.
+fn spawn_http(address: SocketAddr, state: PathBuf, closing: CancellationToken) {
+    tokio::task::spawn_local(async move {
+        closing
+            .run_until_cancelled(http::keep(address, &state))
+            .await;
+    });
 }
 
 /// The settings of the user; `None` if they are wrong.
