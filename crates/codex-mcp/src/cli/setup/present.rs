@@ -128,26 +128,50 @@ fn show_diff(out: &mut Output<impl Write>, diff: &str) -> io::Result<()> {
 pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
     let mut out = output::stdout();
     for applied in &outcome.applied {
-        let title = title_of(applied.change.client);
-        if let Some(error) = &applied.error {
-            writeln!(out, "{title}: {}", visible_line(&error.to_string()))?;
-        } else if applied.is_written {
-            match &applied.copy {
-                Some(copy) => {
-                    let copy = copy.display().to_string();
-                    writeln!(
-                        out,
-                        "{title}: done; the file from before is kept as {}",
-                        visible_line(&copy)
-                    )?;
-                }
-                None => writeln!(out, "{title}: done")?,
-            }
+        show_applied(&mut out, applied)?;
+    }
+    show_checks(&mut out, outcome)?;
+    if let Some(failures) = outcome.report.as_ref().map(Report::only_failures) {
+        if !failures.findings.is_empty() {
+            writeln!(out)?;
         }
-        for note in &applied.notes {
-            writeln!(out, "  {}", visible_line(note))?;
+        as_text(&failures, output::stdout_columns(), &mut out)?;
+    }
+    for other in &outcome.others {
+        show_other(&mut out, request, other)?;
+    }
+    if request.top.is_some() && !request.remove {
+        conditions(&mut out, outcome)?;
+    }
+    next(&mut out, outcome, request.remove)
+}
+
+/// Shows what has become of the change of a client's configuration.
+fn show_applied(out: &mut Output<impl Write>, applied: &Applied) -> io::Result<()> {
+    let title = title_of(applied.change.client);
+    if let Some(error) = &applied.error {
+        writeln!(out, "{title}: {}", visible_line(&error.to_string()))?;
+    } else if applied.is_written {
+        match &applied.copy {
+            Some(copy) => {
+                let copy = copy.display().to_string();
+                writeln!(
+                    out,
+                    "{title}: done; the file from before is kept as {}",
+                    visible_line(&copy)
+                )?;
+            }
+            None => writeln!(out, "{title}: done")?,
         }
     }
+    for note in &applied.notes {
+        writeln!(out, "  {}", visible_line(note))?;
+    }
+    Ok(())
+}
+
+/// Shows whether the server answers, for each way in which the clients start it.
+fn show_checks(out: &mut Output<impl Write>, outcome: &Outcome) -> io::Result<()> {
     for (entries, check) in &outcome.checks {
         let title = titles(entries, outcome);
         match check {
@@ -159,41 +183,38 @@ pub(super) fn outcome(request: &Request, outcome: &Outcome) -> io::Result<()> {
             }
         }
     }
-    if let Some(failures) = outcome.report.as_ref().map(Report::only_failures) {
-        if !failures.findings.is_empty() {
-            writeln!(out)?;
+    Ok(())
+}
+
+/// Shows a file that still has an entry of ours, and how to remove the entry.
+fn show_other(
+    out: &mut Output<impl Write>,
+    request: &Request,
+    other: &OtherFile,
+) -> io::Result<()> {
+    let (file, advice) = match other {
+        OtherFile::OfRepository(file) => (
+            file,
+            ": run `codex-mcp setup --remove --project` in that repository".to_owned(),
+        ),
+        OtherFile::OfUser(client, file) => (
+            file,
+            format!(": `codex-mcp setup --remove {client}` removes it"),
+        ),
+        OtherFile::ByHand(client, file) => {
+            let project = match request.top {
+                Some(_) => " --project",
+                None => "",
+            };
+            let command = format!("codex-mcp setup --remove{project} {client}");
+            (
+                file,
+                format!(", which setup has not added: `{command}` removes it"),
+            )
         }
-        as_text(&failures, output::stdout_columns(), &mut out)?;
-    }
-    for other in &outcome.others {
-        let (file, advice) = match other {
-            OtherFile::OfRepository(file) => (
-                file,
-                ": run `codex-mcp setup --remove --project` in that repository".to_owned(),
-            ),
-            OtherFile::OfUser(client, file) => (
-                file,
-                format!(": `codex-mcp setup --remove {client}` removes it"),
-            ),
-            OtherFile::ByHand(client, file) => {
-                let project = match request.top {
-                    Some(_) => " --project",
-                    None => "",
-                };
-                let command = format!("codex-mcp setup --remove{project} {client}");
-                (
-                    file,
-                    format!(", which setup has not added: `{command}` removes it"),
-                )
-            }
-        };
-        let file = file.display().to_string();
-        writeln!(out, "codex-mcp is still in {}{advice}", visible_line(&file))?;
-    }
-    if request.top.is_some() && !request.remove {
-        conditions(&mut out, outcome)?;
-    }
-    next(&mut out, outcome, request.remove)
+    };
+    let file = file.display().to_string();
+    writeln!(out, "codex-mcp is still in {}{advice}", visible_line(&file))
 }
 
 /// The clients of these entries. An entry is named where its client starts the server in several
