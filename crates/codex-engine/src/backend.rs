@@ -343,24 +343,14 @@ impl Backend {
         if self.directory.is_none() {
             warn_of_replaceable(&codex.native, None);
         }
-        let mut program = Program::new(&codex.native, ["app-server"]);
         let adoption = match self.adoption_socket(&codex).await {
             Some(socket) => {
                 let token = AccessToken::random().map_err(StartError::Spawn)?;
-                let listen = ["--listen", ANY_PORT].map(OsString::from);
-                program.args.extend(listen);
-                program.args.extend(token.codex_args().map(OsString::from));
                 Some((socket, token))
             }
             None => None,
         };
-        program.cwd = self.directory.clone();
-        program.env = codex.env();
-        program.env.extend(self.env.iter().cloned());
-        program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
-        // Variables such as GIT_DIR would lead a thread away from the repository around its
-        // directory.
-        program.without = ELSEWHERE;
+        let program = self.program(&codex, adoption.as_ref().map(|(_, token)| token));
         let listener: Arc<dyn Listener> = supervisor.clone();
         let answered = Arc::new(AtomicBool::new(false));
         let has_answered = Arc::clone(&answered);
@@ -399,6 +389,25 @@ impl Backend {
             codex.native.display()
         );
         Ok(server)
+    }
+
+    /// The app-server of this Codex as a program. With a token it listens at a port, and demands
+    /// the token from its clients; otherwise its client is on its standard streams.
+    fn program(&self, codex: &CodexBinary, token: Option<&AccessToken>) -> Program {
+        let mut program = Program::new(&codex.native, ["app-server"]);
+        if let Some(token) = token {
+            let listen = ["--listen", ANY_PORT].map(OsString::from);
+            program.args.extend(listen);
+            program.args.extend(token.codex_args().map(OsString::from));
+        }
+        program.cwd = self.directory.clone();
+        program.env = codex.env();
+        program.env.extend(self.env.iter().cloned());
+        program.env.push((NO_GIT.0.into(), NO_GIT.1.into()));
+        // Variables such as GIT_DIR would lead a thread away from the repository around its
+        // directory.
+        program.without = ELSEWHERE;
+        program
     }
 }
 
