@@ -6,8 +6,10 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use codex_engine::Engine;
 use codex_engine::logic::session::Alert;
 use codex_engine::logic::work::FailureClass;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
@@ -21,7 +23,7 @@ use super::mail_question::JobQuestion;
 use super::result::{AttemptResult, attempt_of};
 use super::stalls::StallWatch;
 use super::{Worker, notifications, run_attempt};
-use crate::call::{self, CallRequest, CallUpdate, Control};
+use crate::call::{self, CallOutcome, CallRequest, CallUpdate, Control, PendingDirective};
 use crate::logic::{Attempt, AttemptPhase, Cancellation, JobId, Lease};
 use crate::run::spec::StoredRun;
 use crate::store::{Claim, ClaimedJob, Job, RenewOutcome};
@@ -303,20 +305,15 @@ async fn run_call(
     let exchange = async {
         cancel.token.run_until_cancelled(codex.start()).await;
         let engine = codex.engine();
-        let mut turn = async |request: &CallRequest| {
-            let control = Control {
-                cancel: cancel.token.clone(),
-                directives: Some(&mut directives),
-            };
-            Box::pin(call::run(engine, request, handle_update, control)).await
-        };
-        let mut outcome = turn(&request).await;
-        if let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
-            (if_unknown, outcome.class())
-        {
-            request.resume = resume;
-            outcome = turn(&request).await;
-        }
+        let turn = run_turn(
+            engine,
+            &mut request,
+            if_unknown,
+            handle_update,
+            cancel,
+            &mut directives,
+        );
+        let outcome = turn.await;
         // Drop the remaining directives, which answers their senders.
         directives.close();
         while directives.try_recv().is_ok() {}
@@ -331,6 +328,34 @@ async fn run_call(
         (done, ()) = async { tokio::join!(exchange, dialog.carry()) } => done,
         never = stalls.watch() => match never {},
     }
+}
+
+/// Runs the turn of an attempt. If Codex does not know the thread of an earlier attempt, runs the
+/// turn once more, in the way in which that attempt has started; `request` then says so.
+async fn run_turn(
+    engine: &Engine,
+    request: &mut CallRequest,
+    if_unknown: IfUnknown,
+    handle_update: impl Fn(CallUpdate<'_>) + Copy,
+    cancel: &CancelHandle,
+    directives: &mut mpsc::UnboundedReceiver<PendingDirective>,
+) -> CallOutcome {
+    let control = Control {
+        cancel: cancel.token.clone(),
+        directives: Some(&mut *directives),
+    };
+    let outcome = Box::pin(call::run(engine, request, handle_update, control)).await;
+    let (IfUnknown::Begin(resume), Some(FailureClass::UnknownSession)) =
+        (if_unknown, outcome.class())
+    else {
+        return outcome;
+    };
+    request.resume = resume;
+    let control = Control {
+        cancel: cancel.token.clone(),
+        directives: Some(directives),
+    };
+    Box::pin(call::run(engine, request, handle_update, control)).await
 }
 
 #[cfg(test)]
