@@ -80,7 +80,27 @@ pub(super) fn prepare(
         Approval::Ask => asking_policy(get(&overrides, POLICY).or_else(|| config.get(POLICY))),
     };
     let provider = named_provider(request, &overrides, &config);
-    let settings = Settings {
+    let settings = settings(request, sandbox, policy, overrides);
+    Ok(Prepared {
+        start: StartThread {
+            // Newer releases remember the earlier writable directories of a thread.
+            directories: Some(directories),
+            ..started(request, settings)
+        },
+        sandbox: Some(in_force),
+        provider,
+        left_out: left_out(&trust),
+    })
+}
+
+/// The settings of the thread of a job with this sandbox, approval policy and overrides.
+fn settings(
+    request: &CallRequest,
+    sandbox: Option<SandboxMode>,
+    policy: ApprovalPolicy,
+    overrides: Map<String, Value>,
+) -> Settings {
+    Settings {
         thread: ThreadSettings {
             cwd: Some(request.cwd.clone()),
             model: request.model.clone(),
@@ -99,17 +119,7 @@ pub(super) fn prepare(
             ..ModelOptions::default()
         },
         ..Settings::default()
-    };
-    Ok(Prepared {
-        start: StartThread {
-            // Newer releases remember the earlier writable directories of a thread.
-            directories: Some(directories),
-            ..started(request, settings)
-        },
-        sandbox: Some(in_force),
-        provider,
-        left_out: left_out(&trust),
-    })
+    }
 }
 
 /// The start of the thread of a job with these settings.
