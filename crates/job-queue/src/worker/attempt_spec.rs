@@ -10,7 +10,7 @@ use codex_config::profile::{ProfileError, ProfileName};
 use codex_engine::binary::{NoCodex, Source};
 use codex_engine::picture::{Picture, PictureError};
 use codex_engine::tool_timeout::ToolLimit;
-use codex_protocol::codex::{NotAThreadId, ThreadId};
+use codex_protocol::codex::{NotAThreadId, SandboxMode, ThreadId};
 use goal_run::logic::criteria::Criteria;
 use safe_files::directory::{self, ReplacedDirectory};
 use safe_files::off_runtime::{self, OffRuntimeError};
@@ -106,32 +106,18 @@ pub(super) async fn attempt_spec(
         return Err(BadAttemptSpec::Directory(asked.cwd.clone()));
     }
     let mut settings = CallSettings::of(asked).map_err(BadAttemptSpec::Settings)?;
-    let cwd = match is_of_this_host(job, options) {
-        true => {
-            directory::check(&cwd)?;
-            settings.check_directories()?;
-            cwd
-        }
-        // Another machine has not resolved the paths as this one does.
-        false => {
-            let cwd = directory::resolved(&cwd);
-            settings.resolve_directories(&cwd);
-            cwd
-        }
-    };
+    let cwd = resolved_directories(is_of_this_host(job, options), cwd, &mut settings)?;
     let bounds = bounds(job, options)?;
     let cwd = match bounds.directories {
         Some(_) => bounds.directory(&cwd)?,
         None => cwd,
     };
     let (resume, if_unknown) = session(job)?;
-    let of_sandbox = bounds_of_sandbox(job, &bounds);
     let profile = profile(asked.profile.as_deref())?;
     let own = worker_bounds(job, options)?;
     own.check_config(&settings.overrides(|_| None))?;
     own.check_run(&Criteria::default(), &settings.notify, false)?;
-    let sandbox = word("sandbox", asked.sandbox.as_deref())?;
-    let sandbox = of_sandbox.sandbox_of_job(sandbox, profile.as_ref(), &cwd)?;
+    let sandbox = sandbox(job, &bounds, profile.as_ref(), &cwd)?;
     let member = member(job, settings.team.clone());
     let home = settings.atm_home.as_deref();
     let mail = mail(job, settings.mail, settings.team.as_ref(), home);
@@ -162,6 +148,42 @@ pub(super) async fn attempt_spec(
         mail,
         if_unknown,
     })
+}
+
+/// The resolved working directory of an attempt. Resolves the directories of a job of another
+/// machine, also those in `settings`; this machine has resolved those of its own jobs at the
+/// submission.
+///
+/// # Errors
+///
+/// [`ReplacedDirectory`] if a directory of a job of this machine was replaced since the job was
+/// submitted.
+fn resolved_directories(
+    is_of_this_host: bool,
+    cwd: PathBuf,
+    settings: &mut CallSettings,
+) -> Result<PathBuf, ReplacedDirectory> {
+    if is_of_this_host {
+        directory::check(&cwd)?;
+        settings.check_directories()?;
+        return Ok(cwd);
+    }
+    // Another machine has not resolved the paths as this one does.
+    let cwd = directory::resolved(&cwd);
+    settings.resolve_directories(&cwd);
+    Ok(cwd)
+}
+
+/// The sandbox of a job that works in `cwd`, within the bounds of the job.
+fn sandbox(
+    job: &Job,
+    bounds: &Bounds,
+    profile: Option<&ProfileName>,
+    cwd: &Path,
+) -> Result<Option<SandboxMode>, BadAttemptSpec> {
+    let asked = word("sandbox", job.request.sandbox.as_deref())?;
+    let bounds = bounds_of_sandbox(job, bounds);
+    Ok(bounds.sandbox_of_job(asked, profile, cwd)?)
 }
 
 /// The current bounds of a job: those of this worker and of the submitter together, with the
