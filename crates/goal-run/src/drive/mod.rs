@@ -5,7 +5,7 @@ mod conversation;
 mod inspection;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -147,15 +147,7 @@ pub async fn drive<W: Watcher>(
         .engine
         .git_rules_warning(spec.settings.thread.sandbox);
     context.warn(of_rules);
-    let grants = grants(spec, private.as_ref());
-    let mut settings = spec.settings.clone();
-    settings.thread.cwd = Some(inspector.top().to_owned());
-    if private.is_some() {
-        let behind = &mut settings.added.behind;
-        *behind = joined(behind.take(), Some(ABOUT_GIT.to_owned()));
-    }
-    let granted = context.engine.with_grants(settings, &grants).await;
-    let granted = granted.map_err(RunError::from)?;
+    let granted = grant(context.engine, spec, inspector.top(), private.as_ref()).await?;
     let verdict = judge(
         &spec.criteria,
         &start,
@@ -167,32 +159,7 @@ pub async fn drive<W: Watcher>(
         top: inspector.top(),
         verdict: &verdict,
     });
-    let driver = Driver {
-        context,
-        spec,
-        inspector,
-        granted,
-        grants,
-        private,
-        takeover_error: None,
-        start,
-        clock: Rc::new(RunClock::start()),
-        seen: SeenArtifacts::default(),
-        work: Work::default(),
-        verdict,
-        usage: Usage::default(),
-        log: Vec::new(),
-        thread: spec.thread.clone(),
-        session: None,
-        sandbox: None,
-        sandbox_to_reapply: None,
-        open_error: None,
-        errors: Vec::new(),
-        review: None,
-        failure: None,
-        at_usage_limit: false,
-        response: String::new(),
-    };
+    let driver = Driver::new(context, spec, inspector, private, granted, start, verdict);
     driver.drive().await
 }
 
@@ -256,6 +223,25 @@ fn grants(spec: &RunSpec, private: Option<&PrivateGit>) -> Grants {
     }
 }
 
+/// The settings of the spec for work at `top`, with the permissions that the criteria need; and
+/// these permissions.
+async fn grant(
+    engine: &Engine,
+    spec: &RunSpec,
+    top: &Path,
+    private: Option<&PrivateGit>,
+) -> Result<(GrantedSettings, Grants), RunError> {
+    let grants = grants(spec, private);
+    let mut settings = spec.settings.clone();
+    settings.thread.cwd = Some(top.to_owned());
+    if private.is_some() {
+        let behind = &mut settings.added.behind;
+        *behind = joined(behind.take(), Some(ABOUT_GIT.to_owned()));
+    }
+    let granted = engine.with_grants(settings, &grants).await;
+    Ok((granted.map_err(RunError::from)?, grants))
+}
+
 struct Driver<'a, W> {
     context: RunContext<'a, W>,
     spec: &'a RunSpec,
@@ -293,6 +279,46 @@ struct Driver<'a, W> {
     /// Whether it failed at a usage limit of the account.
     at_usage_limit: bool,
     response: String,
+}
+
+impl<'a, W> Driver<'a, W> {
+    /// The driver of a run whose time begins now.
+    fn new(
+        context: RunContext<'a, W>,
+        spec: &'a RunSpec,
+        inspector: RepoInspector,
+        private: Option<PrivateGit>,
+        (granted, grants): (GrantedSettings, Grants),
+        start: Snapshot,
+        verdict: Verdict,
+    ) -> Self {
+        Self {
+            context,
+            spec,
+            inspector,
+            granted,
+            grants,
+            private,
+            takeover_error: None,
+            start,
+            clock: Rc::new(RunClock::start()),
+            seen: SeenArtifacts::default(),
+            work: Work::default(),
+            verdict,
+            usage: Usage::default(),
+            log: Vec::new(),
+            thread: spec.thread.clone(),
+            session: None,
+            sandbox: None,
+            sandbox_to_reapply: None,
+            open_error: None,
+            errors: Vec::new(),
+            review: None,
+            failure: None,
+            at_usage_limit: false,
+            response: String::new(),
+        }
+    }
 }
 
 impl<W: Watcher> Driver<'_, W> {
