@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use agent_team::shutdown_summary::{self, ThreadSummary};
 use agent_team::{ShutdownSummary, TeamServices};
+use codex_engine::binary::CodexBinary;
 use codex_engine::{AppServers, Engine, InstalledCodex, Launch, Options};
+use codex_protocol::codex::Release;
 use common::text::hex;
 use job_queue::service::Jobs;
 use mcp_server::{
@@ -120,38 +122,19 @@ where
     let jobs = job_service(&config, &identity.member, "codex-mcp serve", |error| {
         tracing::warn!("jobs are not written into the audit: {error}");
     });
-    let jobs = Arc::new(jobs);
+    let setup = ServerSetup {
+        config,
+        defaults,
+        jobs: Arc::new(jobs),
+        warnings,
+        groups,
+        stdio,
+        shared,
+    };
     let served = match backend {
-        Backend::AppServer => {
-            let setup = ServerSetup {
-                config,
-                defaults,
-                jobs,
-                warnings,
-                groups,
-                stdio,
-                shared,
-            };
-            through_app_server(args, setup, identity, streams, &end).await
-        }
+        Backend::AppServer => through_app_server(args, setup, identity, streams, &end).await,
         Backend::McpServer(codex, release) => {
-            let options = mcp_proxy::Options {
-                codex: InstalledCodex {
-                    binary: codex,
-                    home: config.codex_home.clone(),
-                    release,
-                },
-                defaults: defaults
-                    .with_mcp_servers(injected_servers::proxy_servers(&config, identity)),
-                warnings,
-                bounds: config.bounds(),
-                services: identity.services.clone(),
-                jobs,
-                groups,
-                shutdown_summary: identity.shutdown_summary,
-                timeouts: timeouts(args, &config),
-                line_limit: args.max_line,
-            };
+            let options = proxy_options(args, setup, identity, codex, release);
             let ClientEnd { closing, hurry, .. } = end.clone();
             mcp_proxy::serve(options, streams, closing, hurry).await;
             Ok(())
@@ -213,6 +196,41 @@ struct ServerSetup {
     groups: Groups,
     stdio: Stdio,
     shared: Option<Shared>,
+}
+
+/// The options of the proxy that serves a client through this Codex's MCP server. A proxy shares no
+/// parts with other clients.
+fn proxy_options(
+    args: &Args,
+    setup: ServerSetup,
+    identity: &Identity,
+    codex: CodexBinary,
+    release: Option<Release>,
+) -> mcp_proxy::Options {
+    let ServerSetup {
+        config,
+        defaults,
+        jobs,
+        warnings,
+        groups,
+        ..
+    } = setup;
+    mcp_proxy::Options {
+        codex: InstalledCodex {
+            binary: codex,
+            home: config.codex_home.clone(),
+            release,
+        },
+        defaults: defaults.with_mcp_servers(injected_servers::proxy_servers(&config, identity)),
+        warnings,
+        bounds: config.bounds(),
+        services: identity.services.clone(),
+        jobs,
+        groups,
+        shutdown_summary: identity.shutdown_summary,
+        timeouts: timeouts(args, &config),
+        line_limit: args.max_line,
+    }
 }
 
 /// The engine of a client, with its records, alerts, tools and bounds.
@@ -322,12 +340,29 @@ where
     .with_warnings(warnings)
     .with_bounds(config.bounds())
     .with_services(identity.services.clone(), deliveries.clone());
-    let (reader, writer) = streams;
-    let transport = LineTransport::new(reader, writer, args.max_line, closing.clone());
+    let served = serve_streams(server, streams, args.max_line, deliveries, &closing).await;
+    let left = shared.is_some().then_some(beginning_tasks);
+    end_of_client(&engine, left, identity, end).await;
+    served
+}
+
+/// Serves the client at these streams until it has gone, or `closing` is cancelled.
+async fn serve_streams<R, W>(
+    server: Server,
+    (reader, writer): (R, W),
+    line_limit: usize,
+    deliveries: Deliveries,
+    closing: &CancellationToken,
+) -> Result<(), ServeError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let transport = LineTransport::new(reader, writer, line_limit, closing.clone());
     let transport = transport
         .with_deliveries(deliveries)
         .with_task_subscriptions(server.task_subscriptions());
-    let served = match server.serve(transport).await {
+    match server.serve(transport).await {
         Ok(service) => {
             if let Err(error) = service.waiting().await {
                 tracing::error!("serving ended abruptly: {error}");
@@ -336,10 +371,7 @@ where
         }
         Err(_) if closing.is_cancelled() => Ok(()),
         Err(error) => Err(ServeError::Begin(Box::new(error))),
-    };
-    let left = shared.is_some().then_some(beginning_tasks);
-    end_of_client(&engine, left, identity, end).await;
-    served
+    }
 }
 
 /// Cleanup after a client disconnects. In a host, this waits for the client's turns, and for its
