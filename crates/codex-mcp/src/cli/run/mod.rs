@@ -6,6 +6,7 @@ mod failure;
 mod present;
 mod resume;
 mod show;
+mod work;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,24 +21,15 @@ use codex_engine::{Engine, Launch, Options};
 use codex_protocol::codex::SandboxMode;
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use common::output;
-use git_probe::Submodules;
+use goal_run::ANSWER_LIMIT;
 use goal_run::logic::criteria::Grant;
 use goal_run::logic::outcome::{Reason, blocked};
-use goal_run::logic::prompts::Templates;
-use goal_run::look::{InspectOptions, RepoInspector};
-use goal_run::notify::{self, Alerts, Delivery, Notice, Notification, NotifierCheck};
+use goal_run::look::InspectOptions;
+use goal_run::notify::{self, Alerts, Delivery, Notice, Notification};
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
 use goal_run::worktree::{KeptWorktree, Worktree};
-use goal_run::{
-    ANSWER_LIMIT, Caller, ChosenTemplates, EvidenceFile, ReadOnlyCause, RunContext, RunError,
-    drive, templates_for,
-};
-use mcp_server::Defaults;
-use safe_files::directory::resolved;
-use safe_files::off_runtime;
 use serde_json::{Value, json};
-use settings::{Config, Source};
-use uuid::Uuid;
+use settings::Config;
 
 use super::exit::{self, COULD_NOT};
 use super::job_service::job_service;
@@ -45,11 +37,9 @@ use super::services::Identity;
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
 use super::{alerts, injected_servers, log, runtime};
-use approval::{Approver, NO_TERMINAL};
 use failure::Failure;
 use present::RunReport;
 use resume::{Continuation, Purpose};
-use show::RunDisplay;
 
 pub(super) use args::Args;
 
@@ -258,7 +248,7 @@ async fn run_as_member(
     let identity = Identity::take(config, "app-server", None).without_summaries();
     identity.join(config);
     let engine = engine(config, &identity, spec);
-    let worked = work(args, config, &identity, &engine, spec, shutdown).await;
+    let worked = work::work(args, config, &identity, &engine, spec, shutdown).await;
     engine.shut_down().await;
     let told = match &worked {
         Ok(done) => {
@@ -321,180 +311,6 @@ fn with_alerts(engine: Engine, config: &Config, identity: &Identity, spec: &RunS
     })
 }
 
-/// Runs the spec with this engine. Once Codex may have started, it has ended when this returns.
-async fn work(
-    args: &Args,
-    config: &Config,
-    identity: &Identity,
-    engine: &Engine,
-    spec: &RunSpec,
-    shutdown: &Shutdown,
-) -> Result<goal_run::RunResult, Failure> {
-    let PreparedRun {
-        spec,
-        inspector,
-        templates,
-        display,
-        evidence,
-        mut warnings,
-    } = prepare(args, config, identity, spec, shutdown).await?;
-    // From here on, no path may return before `finish`.
-    let (submodules, not_noted) = inspector.submodules().await;
-    for warning in &not_noted {
-        complain("warning", warning);
-    }
-    warnings.extend(not_noted);
-    let context = RunContext {
-        engine,
-        watcher: &display,
-        stop: &shutdown.closing,
-        templates: &templates,
-        evidence: Some(evidence),
-        warnings,
-        submodules: &submodules,
-        name: Uuid::new_v4().simple().to_string(),
-    };
-    let driven = tokio::select! {
-        driven = Box::pin(drive(context, &spec, inspector)) => driven,
-        never = display.tick() => match never {},
-    };
-    let driven = explained(driven, config, &spec, &display);
-    Ok(finish(engine, submodules, driven).await?)
-}
-
-/// What a run needs before Codex may start.
-struct PreparedRun {
-    /// The spec with the settings of the configuration and the top of the repository.
-    spec: RunSpec,
-    inspector: RepoInspector,
-    templates: Templates,
-    display: RunDisplay,
-    evidence: EvidenceFile,
-    /// The warnings for the result, all of which the user has seen.
-    warnings: Vec<String>,
-}
-
-/// Checks what can be checked before Codex starts, and shows the warnings about it.
-async fn prepare(
-    args: &Args,
-    config: &Config,
-    identity: &Identity,
-    spec: &RunSpec,
-    shutdown: &Shutdown,
-) -> Result<PreparedRun, Failure> {
-    let options = InspectOptions {
-        stop: shutdown.closing.clone(),
-        ..InspectOptions::default()
-    };
-    let inspector = RepoInspector::at(&spec.repo, &spec.criteria, options).await;
-    let inspector = inspector.map_err(RunError::from)?;
-    check_notifiers(config, identity, spec).await?;
-    let (top, home) = (inspector.top().to_owned(), config.codex_home.clone());
-    let threads = config.threads.clone();
-    let read = move || (templates_for(&top, &home), Defaults::read(&threads));
-    let (chosen, defaults) = off_runtime::run(read).await.map_err(Failure::Files)?;
-    let ChosenTemplates {
-        templates,
-        warnings: of_repository,
-    } = chosen?;
-    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
-    let more = identity.warnings.iter().cloned().chain(of_repository);
-    let more = more.filter(|text| !warnings.contains(text));
-    let more: Vec<String> = more.inspect(|text| complain("warning", text)).collect();
-    warnings.extend(more);
-    let defaults = defaults?.for_member(identity.member.clone(), config.directory.clone());
-    let mut spec = spec.clone();
-    spec.settings.thread.cwd = Some(inspector.top().to_owned());
-    spec.settings = defaults.apply(spec.settings).await;
-    let approver = Approver::new(args.approve, spec.approve);
-    let display = RunDisplay::new(approver, spec.limits.turns());
-    let evidence = evidence(args, config, inspector.top())?;
-    Ok(PreparedRun {
-        spec,
-        inspector,
-        templates,
-        display,
-        evidence,
-        warnings,
-    })
-}
-
-/// The result or the error of a run, with explanations for a user at a shell.
-fn explained(
-    driven: Result<goal_run::RunResult, RunError>,
-    config: &Config,
-    spec: &RunSpec,
-    display: &RunDisplay,
-) -> Result<goal_run::RunResult, RunError> {
-    let cause = || read_only_cause(config, spec);
-    match driven {
-        Ok(done) => {
-            let mut done = done.with_cause(cause, Caller::Shell);
-            if display.missed_terminal() && done.outcome.reason.is_some() {
-                done.outcome.hint = done.outcome.hint.or(Some(NO_TERMINAL));
-            }
-            Ok(done)
-        }
-        Err(error) => Err(error.with_cause(cause).for_caller(Caller::Shell)),
-    }
-}
-
-/// Ends Codex, restores the submodules for the last time, and adds the warnings about them to the
-/// result.
-async fn finish(
-    engine: &Engine,
-    submodules: Submodules,
-    mut driven: Result<goal_run::RunResult, RunError>,
-) -> Result<goal_run::RunResult, RunError> {
-    engine.shut_down().await;
-    // Processes of Codex may have run until now.
-    let mut restored = submodules.finish().await;
-    if let Ok(done) = &mut driven {
-        restored.retain(|what| !done.warnings.contains(what));
-        done.warnings.extend(restored.iter().cloned());
-    }
-    for warning in &restored {
-        complain("warning", warning);
-    }
-    driven
-}
-
-/// Checks that the notifiers can work, as far as that can be known beforehand.
-async fn check_notifiers(
-    config: &Config,
-    identity: &Identity,
-    spec: &RunSpec,
-) -> Result<(), Failure> {
-    let lookup = NotifierCheck {
-        team: identity.member.team.clone(),
-        atm_home: config.atm_home.clone(),
-        directory: spec.repo.clone(),
-    };
-    let notify = spec.notify.clone();
-    let checked = off_runtime::run(move || lookup.check(&notify)).await;
-    let checked = checked.map_err(Failure::Files)?;
-    Ok(checked.map_err(|error| RunError::from(error).for_caller(Caller::Shell))?)
-}
-
-/// The file for the evidence of a run in the repository with this top.
-fn evidence(args: &Args, config: &Config, top: &Path) -> Result<EvidenceFile, Failure> {
-    let directory = config.jobs.state.join("runs");
-    let (path, made) = match args.evidence() {
-        // Codex could change a file there, and the file itself would change the work that is
-        // checked.
-        Some(path) if resolved(path).starts_with(top) => {
-            let why = "it is where Codex works; name a file outside of the repository";
-            (path, Err(io::Error::other(why)))
-        }
-        Some(path) => (path, EvidenceFile::at(path)),
-        None => (&directory, EvidenceFile::new_in(&directory)),
-    };
-    made.map_err(|error| Failure::Evidence {
-        path: path.clone(),
-        error,
-    })
-}
-
 /// The number of the run in its notices; 0 without notifiers.
 async fn number(config: &Config, identity: &Identity, spec: &RunSpec) -> u64 {
     if spec.notify.is_empty() {
@@ -518,21 +334,4 @@ async fn tell(
 ) -> Vec<Delivery> {
     let notifiers = alerts::notifiers(config, identity, spec.repo.clone());
     notify::notify_all(&spec.notify, Notification { line, result }, &notifiers).await
-}
-
-/// The reason why the sandbox of a run at a shell is read-only.
-fn read_only_cause(config: &Config, spec: &RunSpec) -> ReadOnlyCause {
-    let settings = &spec.settings;
-    // Our setting is not applied where the user has named a profile of Codex's.
-    let is_applied = settings.thread.sandbox == Some(SandboxMode::ReadOnly);
-    match config.threads.sandbox.as_ref().filter(|_| is_applied) {
-        Some(set) => ReadOnlyCause::Setting(match &set.source {
-            Source::Flag(flag) => format!("`{flag} read-only`"),
-            source => format!("sandbox ({source})"),
-        }),
-        None => {
-            let profile = settings.profile.as_ref();
-            ReadOnlyCause::of_codex(profile, &spec.repo, &config.codex_home)
-        }
-    }
 }
