@@ -48,6 +48,7 @@ impl Unit {
             Self::Seconds => (1.0, 2, "s"),
             Self::Bytes => (1024.0 * 1024.0, 1, "MiB"),
             Self::FewBytes => (1.0, 0, "B"),
+            Self::PerSecond if value < 1e4 => (1e3, 2, "k/s"),
             Self::PerSecond => (1e3, 0, "k/s"),
             Self::Ratio => (0.01, 1, "%"),
         }

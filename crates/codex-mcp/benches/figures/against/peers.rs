@@ -62,6 +62,7 @@ impl Package {
                 Server::Mcp(codex_mcp_tool, Call::of("ask-codex", Some("workingDir")))
             }
             "codex-as-mcp" => Server::Mcp(codex_as_mcp, Call::of("spawn_agent", None)),
+            "codex-cli-mcp-slim" => Server::Mcp(codex_cli_mcp_slim, Call::of("codex", Some("cd"))),
             other => panic!("how is {other} started? peers.txt has it, peers.rs has not"),
         }
     }
@@ -80,9 +81,20 @@ fn codex_mcp_tool(fixture: &Fixture) -> Launch {
 }
 
 fn codex_as_mcp(fixture: &Fixture) -> Launch {
-    let packages = install("codex-as-mcp").join("site-packages");
-    let server = peer(fixture, "python3").args(["-m", "codex_as_mcp"]);
-    server.env("PYTHONPATH", packages)
+    python(fixture, "codex-as-mcp").args(["-m", "codex_as_mcp"])
+}
+
+fn codex_cli_mcp_slim(fixture: &Fixture) -> Launch {
+    let start = "from codex_cli_mcp_slim.server import main; main()";
+    // What follows the program is passed on to `codex exec`; the directory is no repository.
+    let server = python(fixture, "codex-cli-mcp-slim").args(["-c", start]);
+    server.args(["--skip-git-repo-check"])
+}
+
+/// Python with a package of PyPI.
+fn python(fixture: &Fixture, name: &str) -> Launch {
+    let packages = install(name).join("site-packages");
+    peer(fixture, "python3").env("PYTHONPATH", packages)
 }
 
 /// A package of npm, whose program has the same path in all that are listed.
