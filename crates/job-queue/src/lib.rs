@@ -12,7 +12,7 @@
 //! change the row of a running job.
 //!
 //! - [`service`]: submits, lists, shows and cancels jobs. [`spec`]: the specification of a job.
-//! - [`submitter`]: checks and completes specifications.
+//! - [`submitter`]: checks and completes the specifications of jobs, and the parts of runs that are the same.
 //! - [`question`]: Codex's questions in a job. [`directive`]: directives to its worker.
 //! - [`job_json`]: jobs as JSON. [`activity`]: the current step of a job.
 //! - [`machine`]: the name of this machine, and the key that signs its jobs.

@@ -197,7 +197,8 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
 }
 
-/// Starts the tasks of a host besides its clients. They run until the host ends.
+/// Spawns what runs beside the clients: ending unused app-servers, bounding the log, and, at `closing`,
+/// making this host the last owner of its app-servers.
 fn spawn_background_tasks(
     app_servers: &Rc<AppServers>,
     log: Option<OwnLog>,
@@ -214,7 +215,7 @@ fn spawn_background_tasks(
     });
 }
 
-/// Keeps the HTTP endpoint running at this address until `closing` is cancelled.
+/// Spawns a future that keeps the HTTP endpoint running at this address until `closing` is cancelled.
 fn spawn_http(address: SocketAddr, state: PathBuf, closing: CancellationToken) {
     tokio::task::spawn_local(async move {
         closing

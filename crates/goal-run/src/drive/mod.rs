@@ -147,7 +147,7 @@ pub async fn drive<W: Watcher>(
         .engine
         .git_rules_warning(spec.settings.thread.sandbox);
     context.warn(of_rules);
-    let granted = grant(context.engine, spec, inspector.top(), private.as_ref()).await?;
+    let granted = granted_settings(context.engine, spec, inspector.top(), private.as_ref()).await?;
     let verdict = judge(
         &spec.criteria,
         &start,
@@ -223,9 +223,9 @@ fn grants(spec: &RunSpec, private: Option<&PrivateGit>) -> Grants {
     }
 }
 
-/// The settings of the spec for work at `top`, with the permissions that the criteria need; and
-/// these permissions.
-async fn grant(
+/// The settings of the spec for work at `top`, with what Codex is told about its git directory and the
+/// permissions that the criteria need; and these permissions.
+async fn granted_settings(
     engine: &Engine,
     spec: &RunSpec,
     top: &Path,

@@ -1,4 +1,5 @@
-//! `codex-mcp host status` and `codex-mcp host stop`, which ask the running hosts.
+//! `codex-mcp host status`, `stop` and `restart`, which ask the running hosts. A restart is a stop: the
+//! next message of a client starts a host.
 
 use std::process::ExitCode;
 

@@ -2,11 +2,11 @@
 
 mod approval;
 mod args;
+mod execution;
 mod failure;
 mod present;
 mod resume;
 mod show;
-mod work;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -248,7 +248,7 @@ async fn run_as_member(
     let identity = Identity::take(config, "app-server", None).without_summaries();
     identity.join(config);
     let engine = engine(config, &identity, spec);
-    let worked = work::work(args, config, &identity, &engine, spec, shutdown).await;
+    let worked = execution::execute(args, config, &identity, &engine, spec, shutdown).await;
     engine.shut_down().await;
     let told = match &worked {
         Ok(done) => {

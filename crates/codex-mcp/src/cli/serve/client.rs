@@ -198,8 +198,8 @@ struct ServerSetup {
     shared: Option<Shared>,
 }
 
-/// The options of the proxy that serves a client through this Codex's MCP server. A proxy shares no
-/// parts with other clients.
+/// The options of the proxy that serves a client through this Codex's MCP server. A host has no
+/// proxies, so there is nothing shared.
 fn proxy_options(
     args: &Args,
     setup: ServerSetup,

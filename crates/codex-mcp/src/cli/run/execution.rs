@@ -1,4 +1,4 @@
-//! The work of a run: the checks before Codex starts, its turns, and what is restored after them.
+//! The execution of a run: the checks before Codex starts, its turns, and what is restored after them.
 
 use std::io;
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::cli::shutdown::Shutdown;
 use crate::cli::stored::complain;
 
 /// Runs the spec with this engine. Once Codex may have started, it has ended when this returns.
-pub(super) async fn work(
+pub(super) async fn execute(
     args: &Args,
     config: &Config,
     identity: &Identity,
@@ -81,7 +81,8 @@ struct PreparedRun {
     warnings: Vec<String>,
 }
 
-/// Checks what can be checked before Codex starts, and shows the warnings about it.
+/// Checks what can be checked before Codex starts, shows the warnings about it, and completes the spec.
+/// Creates the evidence file.
 async fn prepare(
     args: &Args,
     config: &Config,
