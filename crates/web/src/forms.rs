@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Deref;
 
 use axum::Json;
 use axum::http::{HeaderMap, header};
@@ -10,6 +11,7 @@ use codex_engine::logic::action::Decision;
 use common::nearest::nearest;
 use common::text::one_line;
 use job_queue::service::Response as Answer;
+use serde::Deserialize;
 use serde_json::{Map, json};
 
 use crate::refusal::Refusal;
@@ -69,11 +71,49 @@ pub(crate) fn respond(done: Result<FormResponse, Refusal>, headers: &HeaderMap) 
 
 /// The fields of a form. Those of an answer are named `answer.FIELD`, or `other.FIELD` for a text in
 /// place of a choice.
-pub(crate) type Fields = HashMap<String, String>;
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "Vec<(String, String)>")]
+pub(crate) struct Fields {
+    values: HashMap<String, String>,
+    /// A name that occurs more than once.
+    repeated: Option<String>,
+}
 
-/// Refuses a field that the form does not have. If it were ignored, a misspelt criterion would be lost.
-/// `FIELD` in a known name stands for any text.
+impl From<Vec<(String, String)>> for Fields {
+    fn from(pairs: Vec<(String, String)>) -> Self {
+        pairs.into_iter().collect()
+    }
+}
+
+impl FromIterator<(String, String)> for Fields {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in pairs {
+            if fields.values.insert(name.clone(), value).is_some() {
+                fields.repeated = Some(name);
+            }
+        }
+        fields
+    }
+}
+
+impl Deref for Fields {
+    type Target = HashMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.values
+    }
+}
+
+/// Refuses a field that the form does not have, or that is given more than once. If it were ignored, a
+/// criterion would be lost. `FIELD` in a known name stands for any text.
 pub(crate) fn check_names(fields: &Fields, known: &[&str]) -> Result<(), Refusal> {
+    if let Some(repeated) = &fields.repeated {
+        let shown = one_line(repeated, SHOWN);
+        return Err(Refusal::Wrong(format!(
+            "the field `{shown}` is given more than once"
+        )));
+    }
     let is_known = |name: &str| {
         known.iter().any(|known| match known.strip_suffix("FIELD") {
             Some(prefix) => name.starts_with(prefix),
@@ -125,7 +165,7 @@ mod tests {
     #[test]
     fn unknown_field_is_refused_with_a_tip() {
         let refused = |name: &str, known: &[&str]| {
-            let fields = Fields::from([(name.to_owned(), "on".to_owned())]);
+            let fields = Fields::from_iter([(name.to_owned(), "on".to_owned())]);
             check_names(&fields, known).map_err(|refusal| refusal.to_string())
         };
         let run = ["task", "review"];
@@ -143,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn field_that_is_given_twice_is_refused() {
+        let pairs = [("command", "false"), ("files", "a"), ("command", "true")];
+        let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let refused = |pairs: &[(String, String)]| {
+            let checked = check_names(&Fields::from(pairs.to_vec()), &["command", "files"]);
+            checked.map_err(|refusal| refusal.to_string())
+        };
+        let words = "the field `command` is given more than once";
+        assert_eq!(refused(&pairs), Err(words.to_owned()));
+        assert_eq!(refused(&pairs[1..]), Ok(()));
+    }
+
+    #[test]
     fn text_beside_a_choice_counts_if_it_is_not_empty() {
         let form = |other: &str| {
             let pairs = [
@@ -151,7 +204,7 @@ mod tests {
                 ("other.q", other),
             ];
             let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            match answer_of(&Fields::from(pairs)) {
+            match answer_of(&Fields::from_iter(pairs)) {
                 Ok(Answer::Decision(Decision::Submit(answers))) => Some(json!(answers)),
                 _ => None,
             }
