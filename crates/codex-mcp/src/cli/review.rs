@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use codex_config::profile as profiles;
 use codex_config::profile::{NoProfile, ProfileName};
 use codex_engine::binary::NoCodex;
@@ -71,7 +72,7 @@ pub(super) struct Args {
     timeout: Duration,
 
     /// The model, as Codex names it. Default: `review_model` of Codex's configuration.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     model: Option<String>,
 
     /// How hard the model thinks. Not every model accepts every value.

@@ -48,6 +48,25 @@ fn wrong_command_line_exits_with_2_or_3() {
     }
 }
 
+/// An empty text is a prefix of every name, and Codex would report an empty model as a missing login.
+#[test]
+fn empty_name_is_refused() {
+    let home = Home::new("");
+    for args in [
+        &["approve", "sess_000000000000", ""][..],
+        &["decline", "sess_000000000000", ""],
+        &["jobs", "approve", "00000000", ""],
+        &["run", "x", "--model", ""],
+        &["review", "--model", ""],
+        &["jobs", "submit", "x", "--model", ""],
+    ] {
+        let said = say(&home, args, &[]);
+        assert_eq!(said.code, 3, "{args:?}: {}", said.stderr);
+        let is_named = said.stderr.contains("a value is required for");
+        assert!(is_named, "{args:?}: {}", said.stderr);
+    }
+}
+
 #[test]
 fn tip_for_a_mistyped_verb_names_no_hidden_verb() {
     let home = Home::new("");

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use codex_engine::logic::action::{DecidedBy, Decision};
 use common::output;
 use job_queue::logic::JobPrefix;
@@ -77,7 +78,7 @@ struct QuestionArgs {
     job: JobPrefix,
 
     /// The question: its name, or a prefix of it. Default: the only open one.
-    #[arg(value_name = "QUESTION")]
+    #[arg(value_name = "QUESTION", value_parser = NonEmptyStringValueParser::new())]
     question: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use codex_config::profile::{self, ProfileName};
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::secrets::mask;
@@ -74,7 +75,7 @@ pub(super) struct Args {
     cwd: PathBuf,
 
     /// The model, as Codex names it.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     model: Option<String>,
 
     /// The sandbox of Codex's commands. Default: as configured, else workspace-write.

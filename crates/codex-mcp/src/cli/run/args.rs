@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_team::logic::{AgentName, RoleName, TeamName};
+use clap::builder::NonEmptyStringValueParser;
 use codex_config::profile::ProfileName;
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::{duration, output};
@@ -122,7 +123,7 @@ pub(in crate::cli) struct Args {
     pub(super) sandbox: Option<SandboxMode>,
 
     /// The model, as Codex names it.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(super) model: Option<String>,
 
     /// How hard the model thinks. Not every model accepts every value.

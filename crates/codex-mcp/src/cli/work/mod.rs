@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use agent_team::ClaimError;
+use clap::builder::NonEmptyStringValueParser;
 use common::output;
 use host_process::connect::ConnectError;
 use host_process::logic::handshake::{Door, SessionAct};
@@ -114,7 +115,7 @@ struct Target {
     id: WorkId,
 
     /// The question: its name, or a prefix of it. Default: the only open one.
-    #[arg(value_name = "QUESTION")]
+    #[arg(value_name = "QUESTION", value_parser = NonEmptyStringValueParser::new())]
     question: Option<String>,
 }
 
