@@ -325,7 +325,7 @@ struct Page {
     data: Vec<PastTurn>,
 }
 
-/// How often the last turns are read, if the newest one looks interrupted, and the pause in between.
+/// The most reads of the last turns while the newest one looks interrupted, and the pause between two.
 const READS: u32 = 6;
 const READ_AGAIN_AFTER: Duration = Duration::from_millis(100);
 

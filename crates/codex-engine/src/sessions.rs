@@ -226,7 +226,7 @@ impl Sessions {
         self.lock().by_id.get(id).cloned()
     }
 
-    /// Whether this was the ID of a session that is no longer listed.
+    /// Whether a session with this ID was listed here, and has been removed since.
     pub(super) fn was_listed(&self, id: &SessionId) -> bool {
         self.lock().unlisted.contains(id)
     }

@@ -37,7 +37,7 @@ pub enum Shutdown {
     Unfinished,
 }
 
-/// How the last process of the same kind ended.
+/// The end of the host process before this one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Predecessor {
     /// By itself, with its sessions, or there was none.

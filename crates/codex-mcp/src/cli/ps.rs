@@ -142,7 +142,7 @@ struct Listing {
     /// The errors of the hosts, and of the job store, whose work is missing from `work`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<String>,
-    /// How many jobs and runs are not in `work`.
+    /// The number of jobs and runs that `work` leaves out.
     #[serde(skip_serializing_if = "is_zero")]
     more: u64,
 }

@@ -198,7 +198,7 @@ impl SessionRecord {
         self.running.is_some()
     }
 
-    /// Whether a turn ran that nobody had asked Codex to interrupt.
+    /// Whether a turn was running whose interruption nobody had requested.
     #[must_use]
     pub fn is_uninterrupted(&self) -> bool {
         let running = self.running.as_ref();

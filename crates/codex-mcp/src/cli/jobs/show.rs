@@ -360,7 +360,7 @@ impl<W: Write> Page<W> {
     }
 }
 
-/// How a command ended. Of a job that has failed, a command without an end may not even have begun.
+/// The end of a command, in words. In a failed job, a command without an end may not have begun.
 fn command_end(command: &CommandReport, failure: Option<&FailureReport>) -> String {
     match (command.status, command.exit_code) {
         (CommandStatus::Declined, _) => "denied".to_owned(),

@@ -26,7 +26,7 @@ pub(super) struct State {
 pub(super) enum WorkState {
     Known {
         work: Vec<Work>,
-        /// How many jobs and runs are not in `work`.
+        /// The number of jobs and runs that `work` leaves out.
         more_jobs: u64,
     },
     /// It cannot be determined, for this reason.
