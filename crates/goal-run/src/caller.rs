@@ -1,7 +1,10 @@
 //! The callers of a run, and how each of them names an option.
 
+use serde::{Deserialize, Serialize};
+
 /// The caller of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Caller {
     /// A person or a script at a shell, who writes options.
     Shell,

@@ -149,7 +149,7 @@ enum Verb {
     ///
     /// Codex gets the task, and codex-mcp inspects the repository after each turn. If a criterion
     /// of `--until` is not met, Codex is told what is missing and continues, until all criteria
-    /// hold or a limit is reached.
+    /// hold or a limit is reached. The run ends with this shell, unless `--detach` makes it a job.
     Run(Box<run::Args>),
     /// Have Codex review changes, without changing anything or asking anyone.
     ///

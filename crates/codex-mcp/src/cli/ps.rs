@@ -41,16 +41,16 @@ asking: `codex-mcp logs ID` (a session) or `codex-mcp jobs show ID` (a job)
         shows the question, and the commands that allow or decline it";
 
 /// The line in place of an empty table.
-const NOTHING: &str = "No work is under way (a `codex-mcp run` at a shell is not listed). \
+const NOTHING: &str = "No work is under way (a `codex-mcp run` without --detach is not listed). \
      `codex-mcp jobs list` lists jobs that have ended.";
 
 const MEANING: &str = "\
 Sessions are those of clients that a host process serves. A client that is served alone shows its \
 sessions with the tool codex_session. Jobs and runs are the queued and running ones of the store; \
-a `codex-mcp run` at a shell is not among them. `codex-mcp jobs list` also lists ended ones, and \
-`codex-mcp threads` all threads. `codex-mcp logs`, `approve`, `decline`, `steer` and `cancel` take \
-the ID of any work. IDs are shortened at a terminal. `asking` means that Codex waits for an answer. \
-For idle work, DOING is the name of the job, or the first prompt of the session.";
+a `codex-mcp run` without --detach is not among them. `codex-mcp jobs list` also lists ended \
+ones, and `codex-mcp threads` all threads. `codex-mcp logs`, `approve`, `decline`, `steer` and \
+`cancel` take the ID of any work. IDs are shortened at a terminal. `asking` means that Codex waits \
+for an answer. For idle work, DOING is the name of the job, or the first prompt of the session.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MEANING)]

@@ -16,9 +16,9 @@ use super::{log, runtime, work_board};
 
 const MEANING: &str = "\
 The list has the work that needs you, runs or has ended: sessions of all MCP clients that a host \
-process serves, jobs and runs, but no `codex-mcp run` at a shell. Enter opens an entry: its live \
-conversation, commands with their output, and Codex's questions. A number chooses an answer, and \
-Enter confirms it. `?` shows all keys. Everything continues when you quit with `q`.
+process serves, jobs and runs, but no `codex-mcp run` without --detach. Enter opens an entry: its \
+live conversation, commands with their output, and Codex's questions. A number chooses an answer, \
+and Enter confirms it. `?` shows all keys. Everything continues when you quit with `q`.
 
 `codex-mcp web` serves the same as a page, and `codex-mcp ps` prints the list.
 

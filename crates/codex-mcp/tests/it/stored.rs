@@ -89,7 +89,7 @@ fn wrong_setting_does_not_hide_work_and_starts_none() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.stderr.starts_with("warning: "), "{said:?}");
     assert!(said.stderr.contains(wrong), "{said:?}");
-    let without = "a `codex-mcp run` at a shell is not listed";
+    let without = "a `codex-mcp run` without --detach is not listed";
     assert!(said.stdout.contains(without), "{said:?}");
     let said = say(&home, &["web", "link"]);
     assert!(

@@ -10,8 +10,8 @@ use codex_protocol::codex::SandboxMode;
 use common::json::as_word;
 use common::secrets::mask;
 use common::text::one_line;
-use goal_run::ReadOnlyCause;
 use goal_run::spec::{Approve, RunSpec};
+use goal_run::{Caller, ReadOnlyCause};
 use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,6 +38,8 @@ const NAME: usize = 80;
 pub struct RunJobSpec {
     /// The run. A relative directory starts at ours.
     pub run: RunSpec,
+    /// The caller, for how messages name options.
+    pub caller: Caller,
     /// The program that requests the run, if it is not the submitter's own.
     pub client: Option<String>,
     /// The caller's name of the run; else the beginning of the task.
@@ -52,6 +54,7 @@ impl RunJobSpec {
     pub fn new(run: RunSpec) -> Self {
         Self {
             run,
+            caller: Caller::default(),
             client: None,
             task_name: None,
             retry: 0,
@@ -65,6 +68,9 @@ pub struct StoredRun {
     /// The run.
     #[serde(rename = "order")]
     pub spec: RunSpec,
+    /// The caller, for how messages name options.
+    #[serde(default)]
+    pub caller: Caller,
     /// Whether the threads may use the submitter's mail.
     #[serde(default, skip_serializing_if = "ThreadMail::is_withheld")]
     pub mail: ThreadMail,
@@ -100,6 +106,7 @@ impl Submitter {
     pub(crate) fn run_request(&self, spec: RunJobSpec) -> Result<Request, BadJobSpec> {
         let RunJobSpec {
             mut run,
+            caller,
             client,
             task_name,
             retry,
@@ -127,7 +134,7 @@ impl Submitter {
         if let Some(profile) = &run.settings.profile {
             check_exists(&self.codex_home, profile)?;
         }
-        let read_only = self.read_only_cause(&run);
+        let read_only = self.read_only_cause(&run, caller);
         self.fill_in(&mut run)?;
         let codex = binary::find_for(self.codex.clone(), Some(&self.directory))?.chosen;
         let cwd = run.repo.to_str().map(str::to_owned);
@@ -149,7 +156,7 @@ impl Submitter {
             submitted_by: self.identity.as_ref().map(ToString::to_string),
             run_on: (self.scope == StoreScope::Anywhere).then(|| self.host.clone()),
             retry,
-            run: Some(self.stored_run(&run, read_only)?),
+            run: Some(self.stored_run(&run, caller, read_only)?),
             ..Request::new(run.task, cwd)
         })
     }
@@ -171,7 +178,7 @@ impl Submitter {
     }
 
     /// Why the sandbox of a run is read-only, unless Codex's configuration is the reason.
-    fn read_only_cause(&self, run: &RunSpec) -> Option<ReadOnlyCause> {
+    fn read_only_cause(&self, run: &RunSpec, caller: Caller) -> Option<ReadOnlyCause> {
         if let Some(bound) = self.bounds.read_only_bound() {
             return Some(ReadOnlyCause::Bound(bound.to_string()));
         }
@@ -179,9 +186,10 @@ impl Submitter {
         let explicit = ExplicitSettings::of(&run.settings);
         let set = explicit.default_unless_set("sandbox_mode", &self.defaults.sandbox);
         match (run.settings.thread.sandbox, set) {
-            (Some(asked), _) if is_read_only(asked) => {
-                Some(ReadOnlyCause::Setting("sandbox of the call".to_owned()))
-            }
+            (Some(asked), _) if is_read_only(asked) => Some(ReadOnlyCause::Setting(match caller {
+                Caller::Shell => "`--sandbox read-only`".to_owned(),
+                Caller::Client => "sandbox of the call".to_owned(),
+            })),
             (None, Some(set)) if is_read_only(set.value) => {
                 Some(ReadOnlyCause::Setting(format!("sandbox ({})", set.source)))
             }
@@ -192,10 +200,12 @@ impl Submitter {
     fn stored_run(
         &self,
         run: &RunSpec,
+        caller: Caller,
         read_only: Option<ReadOnlyCause>,
     ) -> Result<Value, BadJobSpec> {
         let stored = StoredRun {
             spec: run.clone(),
+            caller,
             mail: self.mail(),
             team: self.team.clone(),
             atm_home: self.atm_home.to_str().map(str::to_owned),
@@ -306,6 +316,21 @@ mod tests {
         let configured = (text("set"), text("high"), text("read-only"));
         assert_eq!(stored(None), configured);
         assert_eq!(stored(Some("careful")), (None, None, None));
+    }
+
+    #[test]
+    fn caller_is_stored_and_runs_without_one_are_of_clients() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut spec = RunJobSpec::new(RunSpec::new("x", directory.path()));
+        spec.caller = Caller::Shell;
+        spec.run.settings.thread.sandbox = Some(SandboxMode::ReadOnly);
+        let mut stored = request(StoreScope::Here, spec).unwrap().run.unwrap();
+        let read = |stored: &Value| serde_json::from_value::<StoredRun>(stored.clone()).unwrap();
+        assert_eq!(read(&stored).caller, Caller::Shell);
+        let cause = ReadOnlyCause::Setting("`--sandbox read-only`".to_owned());
+        assert_eq!(read(&stored).read_only, Some(cause));
+        stored.as_object_mut().unwrap().remove("caller").unwrap();
+        assert_eq!(read(&stored).caller, Caller::Client);
     }
 
     /// serde_json reads 127 levels: the configuration is in four others.

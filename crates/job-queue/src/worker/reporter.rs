@@ -6,13 +6,14 @@ use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use goal_run::logic::findings::{Finding, Verdict};
 use goal_run::logic::outcome::TurnRecord;
-use goal_run::spec::{Approve, RunSpec};
+use goal_run::spec::Approve;
 use goal_run::watcher::{RunEvent, Watcher, WriteConsent};
-use goal_run::words;
+use goal_run::{Caller, words};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::journal::Journal;
+use crate::run::spec::StoredRun;
 
 /// The event kinds of a run. The data of each has `words`, a line for people.
 pub const BEGINS: &str = "codex-mcp/run";
@@ -31,6 +32,7 @@ pub const TURN_ENDED: &str = "codex-mcp/turn_ended";
 /// Records a run, and answers Codex's questions itself, as there is nobody to ask.
 pub(super) struct Reporter<'a> {
     journal: &'a Journal,
+    caller: Caller,
     approve: Approve,
     most_turns: u32,
     /// The number of the turn, from 1; 0 before the first.
@@ -39,11 +41,12 @@ pub(super) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub(super) fn new(journal: &'a Journal, spec: &RunSpec) -> Self {
+    pub(super) fn new(journal: &'a Journal, stored: &StoredRun) -> Self {
         Self {
             journal,
-            approve: spec.approve,
-            most_turns: spec.limits.turns(),
+            caller: stored.caller,
+            approve: stored.spec.approve,
+            most_turns: stored.spec.limits.turns(),
             turn: Cell::default(),
             thread: RefCell::default(),
         }
@@ -89,6 +92,10 @@ fn criteria_text(verdict: &Verdict) -> String {
 }
 
 impl Watcher for Reporter<'_> {
+    fn caller(&self) -> Caller {
+        self.caller
+    }
+
     fn on_event(&self, event: RunEvent<'_>) {
         match event {
             RunEvent::Begins { top, verdict } => {

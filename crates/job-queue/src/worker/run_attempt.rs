@@ -18,7 +18,7 @@ use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::NotifierCheck;
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
 use goal_run::worktree::{self, Worktree};
-use goal_run::{Caller, EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, templates_for};
+use goal_run::{EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, templates_for};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
 use supervise::io_thread::IoThread;
@@ -117,8 +117,10 @@ impl RunAttempt<'_> {
         let mut ended = self.with_codex(&stored).await;
         let cause = || self.read_only_cause(&stored);
         ended.driven = match ended.driven {
-            Ok(done) => Ok(done.with_cause(cause, Caller::Client)),
-            Err(RunFailure::Run(error)) => Err(error.with_cause(cause).into()),
+            Ok(done) => Ok(done.with_cause(cause, stored.caller)),
+            Err(RunFailure::Run(error)) => {
+                Err(error.with_cause(cause).for_caller(stored.caller).into())
+            }
             failed => failed,
         };
         ended.told = self.notify_end(&ended, &stored).await;
@@ -138,7 +140,7 @@ impl RunAttempt<'_> {
         };
         let notify = stored.spec.notify.clone();
         match off_runtime::run(move || lookup.check(&notify)).await {
-            Ok(checked) => Ok(checked?),
+            Ok(checked) => checked.map_err(|error| RunError::from(error).for_caller(stored.caller)),
             Err(error) => {
                 tracing::warn!("the notifiers of the run were not looked up: {error}");
                 Ok(())
@@ -187,7 +189,7 @@ impl RunAttempt<'_> {
             Ok(engine) => engine,
             Err(error) => return RunAttemptResult::before(error, self.job),
         };
-        let reporter = Reporter::new(self.journal, spec);
+        let reporter = Reporter::new(self.journal, stored);
         let submodules = OnceCell::new();
         let driven = tokio::select! {
             driven = self.drive(&engine, &reporter, spec, &submodules) => driven,

@@ -40,6 +40,7 @@ pub(super) use login::missing_login;
 pub(super) use logs::{LogForm, logs};
 pub(super) use resume::retry;
 pub(super) use steer::steer;
+pub(super) use submit::submit_run;
 
 /// Examples and exit codes.
 const EXAMPLES: &str = "\
@@ -55,7 +56,8 @@ Examples:
 
 Name a job by its ID, or by a prefix of it: 8 characters, or more if several IDs share these. \
 `codex-mcp worker`, which the first job starts, runs the jobs, even if this shell is closed. MCP \
-clients submit jobs with the tools `call_codex` and `codex_run`, and share this store.
+clients submit jobs with the tools `call_codex` and `codex_run`, and `codex-mcp run --detach` \
+submits runs. They share this store.
 
 Exit codes: 0 success, 1 the job has failed or cannot be cancelled, 2 the job was cancelled, 3 \
 the verb itself failed (also for a wrong command line), 124 the timeout of `wait` has passed, 130 \
@@ -156,8 +158,14 @@ fn load(args: &Args) -> Result<Config, Failure> {
     for warning in &config.warnings {
         complain("warning", &warning.to_string());
     }
+    check_homes(&config)?;
+    Ok(config)
+}
+
+/// Checks that the home directory of teams and our own state directory are known.
+fn check_homes(config: &Config) -> Result<(), Failure> {
     match config.atm_home.is_absolute() && config.jobs.state.is_absolute() {
-        true => Ok(config),
+        true => Ok(()),
         false => Err(ClaimError::NoHome.into()),
     }
 }

@@ -129,6 +129,7 @@ impl Again {
             let kept = kept.map_err(|error| unreadable("run", &error))?;
             let spec = RunJobSpec {
                 run: kept.spec,
+                caller: kept.caller,
                 client: None,
                 task_name,
                 retry: job.request.retry,

@@ -10,6 +10,7 @@ use clap::builder::NonEmptyStringValueParser;
 use codex_config::profile::{self, ProfileName};
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::secrets::mask;
+use common::text::shell_word;
 use common::{duration, output};
 use goal_run::logic::machine::milliseconds;
 use goal_run::logic::machine::{Limits, RawLimits};
@@ -23,7 +24,7 @@ use job_queue::thread_ids::ThreadPrefix;
 use safe_files::directory::resolved;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
-use settings::Config;
+use settings::{Config, Source};
 
 use super::failure::Failure;
 use super::find::short;
@@ -265,6 +266,22 @@ fn schema(path: &Path) -> Result<Map<String, Value>, Failure> {
     }
 }
 
+/// Submits a run for another verb, and prints its ID.
+pub(in crate::cli) async fn submit_run(
+    config: &Config,
+    spec: RunJobSpec,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    super::check_homes(config)?;
+    let options = SubmitOptions {
+        name: None,
+        timeout: None,
+        wait: false,
+        json,
+    };
+    options.submit_run(config, spec).await
+}
+
 impl SubmitOptions {
     /// Submits a job, and prints its ID or waits for it.
     pub(super) async fn submit_job(
@@ -321,7 +338,9 @@ impl SubmitOptions {
     ) -> Result<ExitCode, Failure> {
         let id = &submitted.job;
         if !self.wait {
-            self.tell(submitted)?;
+            let told = self.tell(submitted, &store_option(config));
+            // Without its ID, nobody would find the job.
+            told.inspect_err(|_| complain("submitted", id.as_str()))?;
             if needs_login {
                 hint_at_login(config).await;
             }
@@ -332,7 +351,8 @@ impl SubmitOptions {
         wait::wait(jobs, ids, EventsFrom::Beginning, None, form).await
     }
 
-    fn tell(&self, submitted: &Submission) -> Result<(), Failure> {
+    /// Prints the ID of the job. `store` is the option for the next commands.
+    fn tell(&self, submitted: &Submission, store: &str) -> Result<(), Failure> {
         let Submission { job, session, .. } = submitted;
         let why = submitted.no_worker.as_ref().map(ToString::to_string);
         let warning = why.map(|why| no_worker_warning(&why));
@@ -341,7 +361,7 @@ impl SubmitOptions {
         }
         if self.json {
             let message = warning.unwrap_or_else(|| {
-                format!("`codex-mcp jobs wait {job}` waits for it and prints its result")
+                format!("`codex-mcp jobs wait {job}{store}` waits for it and prints its result")
             });
             return Ok(output::json(&json!({
                 "status": "queued",
@@ -354,12 +374,21 @@ impl SubmitOptions {
         writeln!(output::stdout(), "{job}")?;
         if output::stdout_is_terminal() {
             let id = short(job);
-            output::stdout_message(&format!(
-                "`codex-mcp jobs wait {id}` waits for it, `codex-mcp jobs logs -f {id}` shows \
-                 what Codex does"
+            output::stderr_message(&format!(
+                "`codex-mcp jobs wait {id}{store}` waits for it, `codex-mcp jobs logs -f \
+                 {id}{store}` shows what Codex does, `codex-mcp jobs cancel {id}{store}` ends it"
             ))?;
         }
         Ok(())
+    }
+}
+
+/// The option that has other commands use the store of this one, with a blank before it.
+fn store_option(config: &Config) -> String {
+    let store = &config.jobs.store;
+    match store.source {
+        Source::Flag(_) => format!(" --store {}", shell_word(store.value.to_string())),
+        _ => String::new(),
     }
 }
 

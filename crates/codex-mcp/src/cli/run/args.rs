@@ -9,11 +9,13 @@ use clap::builder::NonEmptyStringValueParser;
 use codex_config::profile::ProfileName;
 use codex_protocol::codex::{Effort, SandboxMode};
 use common::{duration, output};
+use goal_run::Caller;
 use goal_run::logic::criteria::{Criteria, Criterion};
 use goal_run::logic::machine::{Limits, MAX_TURNS, STALL_AFTER};
 use goal_run::logic::notifier::Notifier;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::spec::{Approve, LONGEST_TASK, RunSpec, WorkspaceMode};
+use job_queue::run::spec::RunJobSpec;
 use job_queue::thread_ids::ThreadPrefix;
 use safe_files::directory::resolved;
 use settings::Flags;
@@ -21,7 +23,7 @@ use settings::store_location::Location;
 
 use super::failure::Failure;
 use crate::cli::prompt;
-use crate::cli::values::{criterion, one_of, profile};
+use crate::cli::values::{criterion, number_within, one_of, profile};
 
 /// The criteria and examples in the help.
 const HELP: &str = "\
@@ -47,6 +49,7 @@ Examples:
   codex-mcp run --sandbox workspace-write --worktree --until pr \\
       --notify mail:lead - < task.md
   codex-mcp run --thread 0199a213 \"Fix what the review found\"
+  codex-mcp run --detach --sandbox workspace-write --until pr - < task.md
 
 Some criteria grant Codex the permissions that it needs for them, within --sandbox \
 workspace-write: commits, a branch, clean, pushed and pr let it commit in a private git \
@@ -56,8 +59,16 @@ need changed files says so before its first turn, and at a terminal offers to co
 --sandbox workspace-write. The flag applies to this run alone, and does not make the directory \
 trusted. A repository that you trust can replace the prompts (codex-mcp trust): \
 .codex-mcp/prompts/initial.md, nudge.md, recovery.md and continuation.md, with {task}, {repo}, \
-{criteria}, {missing}, {errors}, {turn} and {max_turns}. Exit codes: 0 all criteria hold, 2 some \
-do not, 3 the run failed (also for a wrong command line), 130 after Ctrl-C.";
+{criteria}, {missing}, {errors}, {turn} and {max_turns}.
+
+With --detach, the run is a job. `codex-mcp worker`, which is started if there is none, runs it \
+in the worker's environment, even if this shell is closed. `codex-mcp jobs wait`, `logs`, `show` \
+and `cancel` take the ID that is printed. Nobody can answer Codex's questions: the run declines \
+them, or approves all of them with --approve always. The bounds that limit clients \
+(`max_sandbox`, `allow_commands`, `allow_dirs`) also limit such a run.
+
+Exit codes: 0 all criteria hold, or with --detach the run is submitted, 2 some do not, 3 the run \
+failed (also for a wrong command line), 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -135,7 +146,7 @@ pub(in crate::cli) struct Args {
     pub(super) profile: Option<ProfileName>,
 
     /// How Codex's questions are answered: ask asks you, never declines them, always accepts
-    /// them. Default: ask in a terminal, else never.
+    /// them. Default: ask in a terminal, else never; with --detach never.
     #[arg(long, value_enum)]
     pub(super) approve: Option<Approve>,
 
@@ -150,7 +161,24 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "FILE")]
     evidence: Option<PathBuf>,
 
-    /// Print the result as one JSON object.
+    /// Submit the run as a job, print the job's ID and return at once: the run continues without
+    /// this shell.
+    #[arg(long, conflicts_with = "evidence")]
+    pub(super) detach: bool,
+
+    /// The name of the job of --detach. Default: the beginning of the task.
+    #[arg(long, value_name = "TASK", requires = "detach")]
+    name: Option<String>,
+
+    /// How many times the job of --detach may be run again after its worker has died. Each run
+    /// continues the same thread, and the files that Codex has changed stay changed.
+    #[arg(
+        long, value_name = "NUMBER", default_value_t = 0, requires = "detach",
+        value_parser = number_within(0..=10_u32),
+    )]
+    retry: u32,
+
+    /// Print the result as one JSON object; with --detach the ID of the job.
     #[arg(long)]
     json: bool,
 
@@ -173,7 +201,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) role: Option<RoleName>,
 
-    /// The store that numbers runs, for the notices of --notify: as in `codex-mcp jobs`.
+    /// The store that keeps the job of --detach, and numbers runs for the notices of --notify: as
+    /// in `codex-mcp jobs`.
     #[arg(long, value_name = "LOCATION")]
     pub(super) store: Option<Location>,
 }
@@ -204,7 +233,21 @@ impl Args {
         self.evidence.as_ref()
     }
 
+    /// The run as a job.
+    pub(super) fn job(&self, run: RunSpec) -> RunJobSpec {
+        RunJobSpec {
+            caller: Caller::Shell,
+            client: Some("codex-mcp run".to_owned()),
+            task_name: self.name.clone(),
+            retry: self.retry,
+            ..RunJobSpec::new(run)
+        }
+    }
+
     pub(super) fn spec(&self) -> Result<RunSpec, Failure> {
+        if self.detach && self.approve == Some(Approve::Ask) {
+            return Err(Failure::NobodyToAsk);
+        }
         let limits = Limits::new(self.max_turns, self.turn_timeout, self.total_timeout)?
             .stalling_after(self.stall_after)?
             .within_tokens(self.max_tokens)?;
@@ -225,15 +268,15 @@ impl Args {
         settings.thread.model.clone_from(&self.model);
         settings.model_options.effort = self.effort;
         settings.profile.clone_from(&self.profile);
-        spec.approve = self.approve.unwrap_or_else(usual_approval);
+        spec.approve = self.approve.unwrap_or_else(|| self.usual_approval());
         spec.notify.clone_from(&self.notify);
         Ok(spec)
     }
-}
 
-fn usual_approval() -> Approve {
-    match io::stdin().is_terminal() && output::stderr_is_terminal() {
-        true => Approve::Ask,
-        false => Approve::Never,
+    fn usual_approval(&self) -> Approve {
+        match !self.detach && io::stdin().is_terminal() && output::stderr_is_terminal() {
+            true => Approve::Ask,
+            false => Approve::Never,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `codex-mcp run`: turns of Codex until all criteria hold.
+//! `codex-mcp run`: turns of Codex until all criteria hold, in this process or as a job.
 
 mod approval;
 mod args;
@@ -36,7 +36,7 @@ use super::job_service::job_service;
 use super::services::Identity;
 use super::shutdown::{self, Shutdown};
 use super::stored::complain;
-use super::{alerts, injected_servers, log, runtime};
+use super::{alerts, injected_servers, jobs, log, runtime};
 use failure::Failure;
 use present::RunReport;
 use resume::{Continuation, Purpose};
@@ -71,7 +71,7 @@ fn could_not_run(error: &Failure) -> Value {
         "partial": [],
         "evidence": { "criteria": [], "log": [] },
         "turns": 0,
-        "reason": "could_not_run",
+        "reason": error.reason(),
         "why": error.to_string(),
     })
 }
@@ -94,6 +94,9 @@ fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> 
         spec.thread = Some(thread.resolve(&config.codex_home, &config.atm_home)?);
     }
     spec.check()?;
+    if args.detach {
+        return detach(args, &config, spec);
+    }
     runtime::block_on(async {
         let shutdown = shutdown.get_or_init(|| Shutdown::on_signals(shutdown::RUN_LIMIT));
         let commits = spec.criteria.grants().contains(&Grant::GitDirectory);
@@ -108,6 +111,19 @@ fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> 
         }
     })
     .map_err(Failure::Runtime)?
+}
+
+/// Submits the run as a job.
+fn detach(args: &Args, config: &Config, spec: RunSpec) -> Result<ExitCode, Failure> {
+    let submitting = jobs::submit_run(config, args.job(spec), args.json());
+    match runtime::block_on(submitting).map_err(Failure::Runtime)? {
+        Ok(code) => Ok(code),
+        // The reader has closed the pipe.
+        Err(jobs::Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => Err(Failure::Detach(Box::new(error))),
+    }
 }
 
 /// The message of a run that a second signal has ended.

@@ -347,6 +347,8 @@ fn cases(jobs: &[String]) -> Vec<Case<'_>> {
         case("demo", &["--codex-bin", HOSTILE_ARGUMENT], Hostile),
         case("run", &run(&[]), Hostile),
         case("run", &run(&["--json"]), Hostile),
+        case("run", &["--detach", "--name", HOSTILE_ARGUMENT, "x"], Own),
+        case("run", &["--detach", "--json", HOSTILE_ARGUMENT], Own),
         case("review", &[], Answer),
         case("review", &["--json"], Hostile),
         case("review", &["--base", HOSTILE_ARGUMENT], Hostile),

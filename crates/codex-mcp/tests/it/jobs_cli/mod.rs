@@ -1,6 +1,7 @@
 //! `codex-mcp jobs`, on stores that the test fills. The test holds the worker lock, so that no
 //! worker is started, and acts as the worker.
 
+mod detached_runs;
 mod listing;
 mod postgres;
 mod submitting;

@@ -118,6 +118,14 @@ async fn states_are_coloured_and_submit_names_the_next_command() {
     let id = seen.lines().next().unwrap().trim_end();
     let next = format!("codex-mcp jobs wait {}", &id[..8]);
     assert!(seen.contains(&next), "{seen}");
+    let detached = stage.program(&["run", "--detach", "q"]);
+    let (seen, code) = Terminal::runs(detached).ends().await;
+    assert_eq!(code, Some(0), "{seen}");
+    let id = &seen[..8];
+    for verb in ["wait", "logs -f", "cancel"] {
+        let next = format!("`codex-mcp jobs {verb} {id}`");
+        assert!(seen.contains(&next), "{seen}");
+    }
     let (seen, code) = stage.on_terminal(&["submit"]).ends().await;
     assert_eq!(code, Some(3));
     assert!(seen.contains("say what Codex is to do"), "{seen}");

@@ -1,6 +1,7 @@
 //! Runs at a shell, with the real Codex.
 
 mod criteria;
+mod detached;
 mod endings;
 mod terminal;
 mod turns;
