@@ -17,9 +17,12 @@ use tokio_util::sync::CancellationToken;
 /// How long git may take to look up a commit (10 s).
 const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most of git's output that is read, in bytes. The longest output is the list of settings of
-/// the user and the repository.
+/// The most of git's output that is read, in bytes. The longest outputs are the list of settings of
+/// the user and the repository, and the index.
 const GIT_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// How git begins the record of a submodule in the index.
+const SUBMODULE: &[u8] = b"160000 ";
 
 /// How long an interrupted review may take to end (3 s).
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -83,6 +86,20 @@ pub enum ReviewError {
         .0.directory.display(), .0.name
     )]
     NoChanges(CommitQuery),
+    /// The repository has no uncommitted changes.
+    #[error(
+        "there is nothing to review in {}: git finds neither uncommitted changes nor untracked \
+         files; name a branch or a commit, or say in words what to review",
+        .0.display()
+    )]
+    Clean(PathBuf),
+    /// The commit changes nothing.
+    #[error(
+        "there is nothing to review in {}: the commit {:?} changes no file; name another commit \
+         or a branch",
+        .0.directory.display(), .0.name
+    )]
+    EmptyCommit(CommitQuery),
     /// Codex cannot be used.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -116,12 +133,15 @@ impl ReviewScope {
     ///
     /// # Errors
     ///
-    /// [`ReviewError`] if git fails, if a commit or the merge base does not exist, or if nothing
-    /// has changed since the merge base.
+    /// [`ReviewError`] if git fails, if a commit or the merge base does not exist, or if there are
+    /// no changes.
     pub async fn target(self, directory: &Path) -> Result<ReviewTarget, ReviewError> {
         Ok(match self {
             Self::Uncommitted => {
-                Repository::around(directory).await?;
+                let repository = Repository::around(directory).await?;
+                if repository.is_clean().await {
+                    return Err(ReviewError::Clean(directory.to_owned()));
+                }
                 ReviewTarget::UncommittedChanges
             }
             Self::Since(branch) => {
@@ -137,9 +157,11 @@ impl ReviewScope {
                 let repository = Repository::around(directory).await?;
                 let sha = repository.commit(&name).await?;
                 let missing = || ReviewError::NoCommit(repository.query(&name));
-                ReviewTarget::Commit {
-                    sha: sha.ok_or_else(missing)?,
+                let sha = sha.ok_or_else(missing)?;
+                if repository.is_empty_commit(&sha).await {
+                    return Err(ReviewError::EmptyCommit(repository.query(&name)));
                 }
+                ReviewTarget::Commit { sha }
             }
             Self::Described(instructions) => ReviewTarget::Custom { instructions },
         })
@@ -213,6 +235,37 @@ impl<'a> Repository<'a> {
             commit,
         ];
         self.git.output(&question, &[]).await.is_ok()
+    }
+
+    /// Whether git finds neither uncommitted changes nor untracked files, which are what Codex
+    /// reviews. `false` if git cannot tell, as in a repository with submodules: git would look for
+    /// changes inside of them with their own settings.
+    async fn is_clean(&self) -> bool {
+        let question = [
+            "status",
+            "--porcelain",
+            "--untracked-files=normal",
+            "--ignore-submodules=dirty",
+        ];
+        let changes = self.git.output(&question, &[]).await;
+        if !changes.is_ok_and(|changes| changes.is_empty()) {
+            return false;
+        }
+        let index = self.git.output(&["ls-files", "-z", "--stage"], &[]).await;
+        index.is_ok_and(|index| {
+            let mut records = index.split(|byte| *byte == 0);
+            !records.any(|record| record.starts_with(SUBMODULE))
+        })
+    }
+
+    /// Whether git finds no difference between a commit and its first parent, or no file in a
+    /// commit without parents. `false` if git cannot tell.
+    async fn is_empty_commit(&self, sha: &str) -> bool {
+        let Ok(parent) = self.commit(&format!("{sha}^")).await else {
+            return false;
+        };
+        let changes = self.git.committed(parent.as_deref(), Some(sha)).await;
+        changes.is_ok_and(|changes| changes.is_empty())
     }
 
     fn query(&self, name: &str) -> CommitQuery {

@@ -236,7 +236,9 @@ impl From<ReviewError> for ToolError {
             | ReviewError::NoBase(_)
             | ReviewError::NoHead(_)
             | ReviewError::NoMergeBase(_)
-            | ReviewError::NoChanges(_) => Code::InvalidArgument,
+            | ReviewError::NoChanges(_)
+            | ReviewError::Clean(_)
+            | ReviewError::EmptyCommit(_) => Code::InvalidArgument,
             ReviewError::Failed(_) => Code::TurnFailed,
             ReviewError::TimedOut { .. } => Code::Timeout,
             ReviewError::Interrupted => Code::Interrupted,

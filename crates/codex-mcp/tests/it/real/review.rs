@@ -271,6 +271,63 @@ async fn review_of_a_branch_that_was_moved_back_is_refused() {
     assert_eq!(code, Some(1), "{stderr}");
 }
 
+#[tokio::test]
+async fn review_of_a_clean_repository_or_an_empty_commit_is_refused() {
+    let script = Script::new().otherwise([answer("No fault.", &[])]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    stage.home.git(&["branch", "side"]);
+    stage
+        .home
+        .git(&["commit", "-q", "--allow-empty", "-m", "empty"]);
+    let nothing: [&[&str]; 2] = [&[], &["--commit", "HEAD"]];
+    for args in nothing {
+        let (code, shown, stderr) = stage.review(args).await;
+        assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
+        assert!(
+            stderr.contains("there is nothing to review in "),
+            "{stderr}"
+        );
+    }
+    let mut client = stage.client(&[]).await;
+    for nothing in [json!({}), json!({"commit": "HEAD"})] {
+        let result = client.call_tool("codex_review", nothing).await;
+        assert_error(&result, "INVALID_ARGUMENT");
+    }
+    stage.finish(client).await;
+    assert!(stage.model.requests().is_empty());
+
+    // A merge, a commit without parents, and a change that is only staged.
+    stage.home.git(&["checkout", "-q", "side"]);
+    std::fs::write(stage.file("side.txt"), "x").unwrap();
+    stage.home.git(&["add", "side.txt"]);
+    stage.home.git(&["commit", "-q", "-m", "side"]);
+    stage.home.git(&["checkout", "-q", "main"]);
+    stage
+        .home
+        .git(&["merge", "-q", "--no-ff", "-m", "merge", "side"]);
+    stage.home.git(&["mv", "README.md", "moved.md"]);
+    let changes: [&[&str]; 3] = [&["--commit", "HEAD"], &["--commit", "side^"], &[]];
+    for args in changes {
+        let (code, _, stderr) = stage.review(args).await;
+        assert_eq!(code, Some(0), "{args:?}: {stderr}");
+    }
+}
+
+/// Git does not say whether there are any, as it would look with the settings of the submodule.
+#[tokio::test]
+async fn changes_inside_of_a_submodule_are_reviewed() {
+    let script = Script::new().otherwise([answer("No fault.", &[])]);
+    let stage = CodexFixture::new(testkit::codex::newest(), script).await;
+    let work = stage.home.work();
+    let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet"];
+    let add = [&add[..], &["add", work.to_str().unwrap(), "sub"]].concat();
+    stage.home.git(&add);
+    stage.home.git(&["commit", "-q", "-m", "sub"]);
+    std::fs::write(stage.file("sub/README.md"), "changed").unwrap();
+    let (code, _, stderr) = stage.review(&[]).await;
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
 async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
     let stage = review_fixture(release).await;
     let mut client = stage.client(&[]).await;

@@ -137,7 +137,9 @@ async fn results_of_every_tool_fit_its_output_schema() {
     let begun = classic.call("codex", json!({ "prompt": "x" })).await;
     let reply = json!({ "prompt": "x", "threadId": begun["threadId"] });
     classic.call("codex-reply", reply).await;
-    classic.call("codex_review", json!({})).await;
+    classic
+        .call("codex_review", json!({ "commit": "HEAD" }))
+        .await;
     sessions(&mut classic, &begun).await;
     jobs(&mut classic, &stage).await;
     mail(&mut classic).await;
