@@ -64,8 +64,9 @@ pub use error::LookError;
 pub(crate) use local::LocalState;
 pub use options::InspectOptions;
 
-/// The time that the first command gets at least (10 s).
-pub const LEAST_LIMIT: Duration = Duration::from_secs(10);
+/// The time that the first command gets at least (2 s), to judge a turn that the end of the run has
+/// interrupted.
+const LEAST_LIMIT: Duration = Duration::from_secs(2);
 
 /// Inspects one repository for one run.
 #[derive(Debug)]
@@ -468,9 +469,9 @@ impl RepoInspector {
     }
 
     /// Runs the commands one after the other in the top directory. Each may take `limit`, and none
-    /// may run beyond `until`, except that the first gets at least [`LEAST_LIMIT`]. At its limit, a
-    /// command is ended with all processes that it has started. No command begins after `until`, or
-    /// once `halt` is cancelled.
+    /// may run beyond `until`, except that the first gets at least 2 s. At its limit, a command is
+    /// ended with all processes that it has started. No command begins after `until`, or once
+    /// `halt` is cancelled.
     pub async fn commands(
         &self,
         limit: Duration,
