@@ -42,11 +42,11 @@ use common::timestamp::Now;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::logic::action::{Action, ActionId, WrongDecision};
+use crate::logic::action::{Action, WrongDecision};
 use crate::logic::events::{EventData, EventLog, EventType, Poll, PollContent};
 use crate::logic::progress::{Activity, CurrentStep};
 use prompts::Prompts;
-use record::EndedRecord;
+use record::{EarlierQuestion, EndedRecord};
 use turn::{Phase, RunningTurn};
 
 pub use alert::{Alert, AlertKind, EndStatus};
@@ -217,8 +217,8 @@ pub struct Session {
     lost: Option<CodexLoss>,
     cancelled: Option<Cancellation>,
     actions: Vec<Action>,
-    /// Our IDs of questions that another process has shown, with Codex's IDs of the requests.
-    asked_before: Vec<(RequestId, ActionId)>,
+    /// The open questions of an earlier process that Codex has not repeated yet.
+    asked_before: Vec<EarlierQuestion>,
     /// The questions closed since they were last taken.
     closed: Vec<ClosedQuestion>,
     alerts: Vec<Alert>,

@@ -105,13 +105,19 @@ impl Session {
         self.activity.report(describe::ask(&ask), now.instant);
         let repeated = self
             .asked_before
-            .extract_if(.., |(known, _)| *known == request)
+            .extract_if(.., |known| known.request == request)
             .next();
         let is_repeated = repeated.is_some();
-        let id = repeated.map_or(id, |(_, id)| id);
-        // Time for a client that polls at the recommended interval to see the question.
-        let unseen = self.timeouts.poll_interval();
-        let approval = self.approval_timeout();
+        let audience = match repeated.as_ref().is_some_and(|known| known.was_shown) {
+            true => Audience::Client,
+            false => Audience::Nobody,
+        };
+        let open_for = match repeated.as_ref().and_then(|known| known.expires) {
+            Some(expires) => expires.duration_since(now.wall).unwrap_or_default(),
+            // Time for a client that polls at the recommended interval to see the question.
+            None => self.timeouts.poll_interval() + self.approval_timeout(),
+        };
+        let id = repeated.map_or(id, |known| known.id);
         let action = Action {
             id,
             request,
@@ -119,9 +125,9 @@ impl Session {
             ask,
             params,
             created: now.wall,
-            audience: Audience::Nobody,
-            deadline: now.instant + unseen + approval,
-            expires: now.wall + unseen + approval,
+            audience,
+            deadline: now.instant + open_for,
+            expires: now.wall + open_for,
         };
         self.write(now, EventType::ApprovalRequest, action.event_data());
         let mut ambiguous = self.take_ambiguous(&action);

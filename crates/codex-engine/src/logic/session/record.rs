@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::prompts::Prompts;
 use super::turn::{EarlierEnd, Form, Phase, RunningTurn, TurnOutcome};
 use super::{Cancellation, Effect, Session, Timeouts};
-use crate::logic::action::ActionId;
+use crate::logic::action::{Action, ActionId, Audience};
 use crate::logic::events::EventLog;
 
 /// The event log of a restored session begins at a multiple of this number. The record is not
@@ -42,8 +42,8 @@ pub struct SessionRecord {
     next_event: u64,
     /// Whether turns that another client of Codex begins are turns of the session.
     is_attached: bool,
-    /// The open questions, by Codex's IDs of them.
-    questions: Vec<(RequestId, ActionId)>,
+    /// The open questions.
+    questions: Vec<EarlierQuestion>,
     /// Its cancellation, whose turn has not ended.
     #[serde(default)]
     cancelled: Option<Cancellation>,
@@ -71,6 +71,33 @@ struct RunningRecord {
     /// its end: a summary has few steps.
     #[serde(default)]
     requested: Option<EndedRecord>,
+}
+
+/// An open question of the process that has stored the record. One of an older version has stored
+/// the first two fields alone, as a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct EarlierQuestion {
+    /// Codex's ID of the request.
+    pub(super) request: RequestId,
+    /// Our ID of it.
+    pub(super) id: ActionId,
+    /// When it is declined.
+    #[serde(default)]
+    pub(super) expires: Option<SystemTime>,
+    /// Whether it was shown. If not, its time begins again when it is.
+    #[serde(default)]
+    pub(super) was_shown: bool,
+}
+
+impl EarlierQuestion {
+    fn of(action: &Action) -> Self {
+        Self {
+            request: action.request.clone(),
+            id: action.id.clone(),
+            expires: Some(action.expires),
+            was_shown: action.audience != Audience::Nobody,
+        }
+    }
 }
 
 /// A turn that has ended.
@@ -245,9 +272,7 @@ impl Session {
             ended,
             next_event: self.log.next_id(),
             is_attached: self.is_attached,
-            questions: questions
-                .map(|action| (action.request.clone(), action.id.clone()))
-                .collect(),
+            questions: questions.map(EarlierQuestion::of).collect(),
             cancelled: self.cancelled.clone(),
             title: self.title().map(str::to_owned),
         })
@@ -586,6 +611,12 @@ mod tests {
         assert_eq!(ended.cancel("test", now()), []);
         assert_eq!(ended.has_no_turn(now()), released);
         assert_eq!(ended.has_no_turn(now()), []);
+    }
+
+    #[test]
+    fn question_without_a_deadline_is_read() {
+        let read: EarlierQuestion = serde_json::from_str(r#"[1, "req_1"]"#).unwrap();
+        assert_eq!((&*read.id.0, read.expires), ("req_1", None));
     }
 
     #[test]

@@ -64,6 +64,33 @@ fn question_timeout_starts_when_it_is_first_shown() {
 }
 
 #[test]
+fn question_keeps_its_deadline_in_the_next_process() {
+    for is_shown in [true, false] {
+        let mut world = World::running();
+        world.ask_unseen(command("step"));
+        if is_shown {
+            world.session.show_questions(world.now);
+        }
+        let deadline = world.session.next_deadline();
+        world.wait(SECOND * 20);
+        let record = world.session.record().unwrap();
+        world.session = Session::restored("t", TIMEOUTS, record, world.now);
+        // Codex repeats it.
+        world.asked = 0;
+        world.ask_unseen(command("step"));
+        assert_eq!(world.session.actions().len(), 1);
+        assert_eq!(world.session.next_deadline(), deadline);
+        // The time of one that was not shown begins when it is.
+        assert_eq!(world.session.show_questions(world.now), !is_shown);
+        let shown = match is_shown {
+            true => deadline,
+            false => Some(world.now.instant + TIMEOUTS.approval),
+        };
+        assert_eq!(world.session.next_deadline(), shown);
+    }
+}
+
+#[test]
 fn unseen_question_times_out_and_is_declined() {
     let mut world = World::running();
     world.ask_unseen(command("step"));
