@@ -283,7 +283,10 @@ pub(super) async fn steer(
     tell(observer, entry, number, InputKind::Steer, text, None);
     let steered: Result<Value, EngineError> = call(&server, Method::TurnSteer, &params).await;
     match steered {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            entry.write(|machine, now| machine.log_steering(text, now));
+            Ok(())
+        }
         // The turn ended before Codex received the request.
         Err(EngineError::Refused { .. }) if !entry.state().is_at_work() => Err(not_running()),
         Err(error) => Err(error),

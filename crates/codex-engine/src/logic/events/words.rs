@@ -32,19 +32,22 @@ fn text<'a>(data: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     data.get(key).and_then(Value::as_str)
 }
 
-fn is_item(data: &Map<String, Value>, method: &str) -> bool {
+fn has_method(data: &Map<String, Value>, method: &str) -> bool {
     text(data, "method") == Some(method)
 }
 
 fn message(data: &Map<String, Value>) -> Option<String> {
     let item = data
         .get("item")
-        .filter(|_| is_item(data, "item/completed"))?;
+        .filter(|_| has_method(data, "item/completed"))?;
     item.get("text").and_then(Value::as_str).map(str::to_owned)
 }
 
 fn step(data: &Map<String, Value>) -> Option<String> {
-    let is_step = is_item(data, "item/started") || is_item(data, "item/completed");
+    if has_method(data, "codex-mcp/steered") {
+        return text(data, "message").map(|words| format!("steered: {words}"));
+    }
+    let is_step = has_method(data, "item/started") || has_method(data, "item/completed");
     let is_thought = data
         .get("item")
         .is_some_and(|item| item["type"] == "reasoning");
@@ -144,6 +147,11 @@ mod tests {
                 None,
             ),
             (Progress, json!({ "method": "turn/started" }), None),
+            (
+                Progress,
+                json!({ "method": "codex-mcp/steered", "message": "in\nGerman" }),
+                Some("steered: in German"),
+            ),
             (
                 ApprovalRequest,
                 json!({ "requestId": "r1", "kind": "command", "command": "/bin/bash -lc ls" }),

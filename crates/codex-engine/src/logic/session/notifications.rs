@@ -300,6 +300,17 @@ impl Session {
         self.write(now, EventType::Progress, data);
     }
 
+    /// Writes to the log that a text was added to the running turn, as not only the session's client
+    /// can have added it.
+    pub fn log_steering(&mut self, text: &str, now: Now) {
+        let data = json!({
+            "method": "codex-mcp/steered",
+            "message": text,
+            "turnId": self.turn_id(),
+        });
+        self.write(now, EventType::Progress, data);
+    }
+
     /// Writes a notification to the log, with important fields of its item raised to the
     /// top level.
     fn write_news(

@@ -150,6 +150,8 @@ async fn session_is_steered_and_cancelled_at_a_terminal(release: &str) {
     let last = work.stage.model.requests().pop().unwrap();
     let texts = last.user_messages();
     assert!(texts.contains(&"say it in German"), "{texts:?}");
+    let log = work.succeed(&["logs", &session]).await;
+    assert!(log.contains("  steered: say it in German\n"), "{log}");
     let late = work.refused(&["steer", &session, "more"]).await;
     let short = &session[..13];
     let idle =
