@@ -15,6 +15,8 @@ use codex_protocol::codex::{Persistence, ThreadId};
 use common::json::as_word;
 use common::secrets;
 use common::sync::lock;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use git_probe::repository::{Head, Repository};
 use safe_files::state_file::FileError;
 use supervise::io_thread::{IoThread, ThreadEnded};
@@ -538,6 +540,10 @@ impl EngineObserver for Records {
                 None
             }
         }
+    }
+
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        self.io_thread.flush().boxed()
     }
 }
 

@@ -255,10 +255,20 @@ impl Backend {
         running.filter(|(server, _)| server.is_alive())
     }
 
+    /// Whether an app-server is being started.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.slot.try_lock().is_err()
+    }
+
     /// Holds the app-server as its start does.
     #[cfg(test)]
     pub(crate) async fn hold(&self) -> impl Sized {
         self.slot.lock().await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_cancelled()
     }
 
     /// The state of the app-server.

@@ -102,7 +102,7 @@ pub use observer::{Act, EngineObserver, InputKind, NoObserver, PromptRecord};
 pub use pause::{CommandMark, PauseError, Paused};
 pub use release::{help, is_known, noted_release, release_of};
 pub use session_handle::{AttachRefused, Attachment, EventPage, SessionHandle};
-pub use shared::{AppServers, Predecessor, SharedSession, Shutdown};
+pub use shared::{AppServers, Handover, Predecessor, SharedSession, Shutdown};
 pub use thread_tools::{Reply, ThreadTools, ToolInvocation};
 pub use unloading::UnloadState;
 pub use usage_limits::LimitReached;

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use codex_protocol::codex::{Persistence, ThreadId};
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
 
 use super::command::{Settings, StartThread, TurnRef};
 use crate::logic::session::{ClosedQuestion, TurnOutcome};
@@ -97,6 +99,11 @@ pub trait EngineObserver: Send + Sync {
     fn recall(&self, thread: &ThreadId) -> Option<Settings> {
         let _ = thread;
         None
+    }
+
+    /// Waits until everything that was received is written.
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        future::ready(()).boxed()
     }
 }
 

@@ -28,6 +28,13 @@ use crate::logic::session::Session;
 /// and a margin.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// How long a restart waits for an app-server that is being started, which the next process could
+/// not take over.
+const HANDOVER_START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long it may take to write what the next process needs.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Whether Codex has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
@@ -35,6 +42,18 @@ pub enum Shutdown {
     Complete,
     /// Some of its processes may still run.
     Unfinished,
+}
+
+/// The effect of a restart on the app-servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handover {
+    /// The next process can take over those that have turns, and gets the calls that wait for one that
+    /// is being started.
+    Possible,
+    /// There is none to take over, and none has a turn.
+    Needless,
+    /// This many turns would end, as their app-servers cannot be taken over.
+    Harmful(usize),
 }
 
 /// The end of the host process before this one.
@@ -152,6 +171,40 @@ impl SharedCodex {
         let all = self.hub.sessions.all();
         all.iter()
             .any(|entry| entry.owner().client.as_deref() == Some(client))
+    }
+
+    /// Whether another process can take the running app-server over.
+    fn is_adoptable(&self) -> bool {
+        let running = self.backend.running();
+        running.is_some_and(|(server, _)| server.keeper().is_some())
+    }
+
+    /// Whether this process ends the app-server before a restart. One that is being started is left to
+    /// its guard, which ends it after this process: otherwise the calls that wait for it would be answered
+    /// here instead of being repeated.
+    fn is_bound(&self) -> bool {
+        !self.is_adoptable() && !self.backend.is_starting()
+    }
+
+    /// The number of sessions that have a turn.
+    fn turns(&self) -> usize {
+        let all = self.hub.sessions.all();
+        all.iter().filter(|one| one.state().is_at_work()).count()
+    }
+
+    /// Waits until the records of all sessions, and the values for the next process, are written.
+    async fn flush(&self) {
+        let all = self.hub.sessions.all();
+        let recording = all.iter().map(|entry| {
+            let observer = entry.owner().observer;
+            async move { observer.flush().await }
+        });
+        join_all(recording).await;
+        if let Some((server, _)) = self.backend.running()
+            && let Some(keeper) = server.keeper()
+        {
+            keeper.flush().await;
+        }
     }
 
     /// Interrupts all turns, ends Codex and waits for its exit, at most [`SHUTDOWN_TIMEOUT`].
@@ -375,6 +428,41 @@ impl AppServers {
         hasher.finish()
     }
 
+    fn codexes(&self) -> Vec<Arc<SharedCodex>> {
+        let all = self.all();
+        all.iter().map(|one| Arc::clone(&one.codex)).collect()
+    }
+
+    /// Determines what a restart of this process does to the app-servers. Waits a few seconds for
+    /// those that are being started.
+    pub async fn handover(&self) -> Handover {
+        let all = self.codexes();
+        let starting = join_all(all.iter().map(|codex| codex.backend.current()));
+        if timeout(HANDOVER_START_TIMEOUT, starting).await.is_err() {
+            tracing::warn!("a Codex that is being started is not waited for");
+        }
+        let bound = all.iter().filter(|codex| !codex.is_adoptable());
+        let turns: usize = bound.map(|codex| codex.turns()).sum();
+        match turns {
+            0 if all.iter().all(|codex| codex.is_bound()) => Handover::Needless,
+            0 => Handover::Possible,
+            turns => Handover::Harmful(turns),
+        }
+    }
+
+    /// Ends the app-servers that cannot be taken over, and writes what the next process needs for
+    /// the others. Afterwards the process must exit without dropping the app-servers, because dropping
+    /// one ends it.
+    pub async fn hand_over(&self) {
+        let all = self.codexes();
+        let bound = all.iter().filter(|codex| codex.is_bound());
+        join_all(bound.map(|codex| codex.shut_down())).await;
+        let writing = join_all(all.iter().map(|codex| codex.flush()));
+        if timeout(FLUSH_TIMEOUT, writing).await.is_err() {
+            tracing::warn!("some records of sessions were not written in time");
+        }
+    }
+
     /// Prevents other processes from taking the app-servers over if this one dies.
     pub fn be_last_owner(&self) {
         for one in self.all().iter() {
@@ -404,4 +492,25 @@ pub(super) enum Ownership {
     Own,
     /// The process, when it ends.
     Shared,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn app_server_that_is_being_started_is_not_ended_by_a_restart() {
+        let servers = AppServers::adoptable(Predecessor::Ended, || "/nowhere".into());
+        let launch = Launch {
+            codex: None,
+            line_limit: 1,
+        };
+        let codex = servers.add(Agreement::default(), &launch, &[]);
+        assert_eq!(servers.handover().await, Handover::Needless);
+        let starting = codex.backend.hold().await;
+        assert_eq!(servers.handover().await, Handover::Possible);
+        servers.hand_over().await;
+        assert!(!codex.backend.is_ending());
+        drop(starting);
+    }
 }

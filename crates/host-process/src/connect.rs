@@ -6,12 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use common::text::counted;
 use safe_files::state_file::{self, FileError};
 use serde_json::Value;
 use supervise::proof::Challenge;
 use supervise::spawn::{DetachedProgram, spawn_detached};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::process::ChildStdout;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::endpoint::HostEndpoint;
@@ -89,6 +91,19 @@ pub enum ConnectError {
     /// The host does not do what this client wants.
     #[error("{0}")]
     Refused(String),
+    /// The host does not restart, as turns would end.
+    #[error(
+        "the host process {pid} is not restarted: the next one cannot take over its Codex, which has \
+         {} under way; try again when nothing is under way, or run `codex-mcp host stop`, which also \
+         ends the turns",
+        counted(*turns, "turn")
+    )]
+    Busy {
+        /// The ID of its process.
+        pid: u32,
+        /// How many turns.
+        turns: usize,
+    },
     /// A running host cannot be asked, or its answer cannot be read.
     #[error("cannot ask the host process: {0}")]
     Ask(io::Error),
@@ -354,10 +369,76 @@ pub async fn stop(endpoint: &HostEndpoint) -> Result<bool, ConnectError> {
         Some(other) => return Err(unexpected(&other)),
         None => return Ok(false),
     }
-    // The end of the process closes the connection.
+    until_ended(endpoint, stream).await?;
+    Ok(true)
+}
+
+/// How a host was restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restarted {
+    /// There is no host.
+    Missing,
+    /// It has ended, and had nothing for the next host.
+    Ended,
+    /// The next host listens. Its log says if it could not take over an app-server.
+    HandedOver,
+}
+
+/// Tells the host of an endpoint to restart, and waits until the next one listens.
+///
+/// # Errors
+///
+/// [`ConnectError::Busy`] if turns would end, [`ConnectError::BetweenHosts`] if the next host may have
+/// sessions, and the others.
+pub async fn restart(endpoint: &HostEndpoint) -> Result<Restarted, ConnectError> {
+    let Some(mut stream) = connect_running(endpoint).await? else {
+        return check_no_host(endpoint).await.map(|()| Restarted::Missing);
+    };
+    let asked = ask_connected(endpoint, &mut stream, &Request::Restart).await;
+    let restarted = match asked.map_err(unable_to_restart)? {
+        Some(Answer::Stopping) => Restarted::Ended,
+        Some(Answer::HandingOver) => Restarted::HandedOver,
+        Some(Answer::Busy { pid, turns }) => return Err(ConnectError::Busy { pid, turns }),
+        Some(other) => return Err(unexpected(&other)),
+        None => return check_no_host(endpoint).await.map(|()| Restarted::Missing),
+    };
+    until_ended(endpoint, stream).await?;
+    if restarted == Restarted::HandedOver {
+        until_next(endpoint).await?;
+    }
+    Ok(restarted)
+}
+
+/// The refusal to restart, with what can be done: a host of an older version knows no such request.
+fn unable_to_restart(error: ConnectError) -> ConnectError {
+    match error {
+        ConnectError::Refused(why) => ConnectError::Refused(format!(
+            "{why}; if its version is older than this one, only `codex-mcp host stop` ends it, with \
+             its turns"
+        )),
+        other => other,
+    }
+}
+
+/// Waits until the next host listens, which the last one has started.
+async fn until_next(endpoint: &HostEndpoint) -> Result<(), ConnectError> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while status(endpoint).await?.is_none() {
+        if Instant::now() >= deadline {
+            return Err(ConnectError::TooSlow {
+                log: endpoint.log(),
+            });
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Waits for the end of a host, which closes the connection.
+async fn until_ended(endpoint: &HostEndpoint, mut stream: UnixStream) -> Result<(), ConnectError> {
     let mut rest = Vec::new();
     match timeout(STOP_TIMEOUT, stream.read_to_end(&mut rest)).await {
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(()),
         Err(_) => Err(ConnectError::Silent {
             log: endpoint.log(),
         }),
@@ -487,15 +568,29 @@ enum Started {
     Taken,
 }
 
-/// Starts a host, and waits until it listens.
-async fn start(endpoint: &HostEndpoint, args: &[OsString]) -> Result<Started, ConnectError> {
-    let path = endpoint.log();
-    let log = open_log(&path)?;
+/// Starts the next host of an endpoint, for a host that has released its lock and ends at once.
+///
+/// # Errors
+///
+/// [`ConnectError::Log`] and [`ConnectError::Spawn`].
+pub fn start_next(endpoint: &HostEndpoint, args: &[OsString]) -> Result<(), ConnectError> {
+    spawn_host(endpoint, args).map(drop)
+}
+
+/// Starts a host. Returns its stdout.
+fn spawn_host(endpoint: &HostEndpoint, args: &[OsString]) -> Result<ChildStdout, ConnectError> {
+    let log = open_log(&endpoint.log())?;
     let program = DetachedProgram {
         args: args.to_vec(),
         env: Vec::new(),
     };
-    let stdout = spawn_detached(&program, log).map_err(ConnectError::Spawn)?;
+    spawn_detached(&program, log).map_err(ConnectError::Spawn)
+}
+
+/// Starts a host, and waits until it listens.
+async fn start(endpoint: &HostEndpoint, args: &[OsString]) -> Result<Started, ConnectError> {
+    let path = endpoint.log();
+    let stdout = spawn_host(endpoint, args)?;
     let mut lines = BufReader::new(stdout).lines();
     match timeout(START_TIMEOUT, lines.next_line()).await {
         Err(_) => Err(ConnectError::Silent { log: path }),
@@ -523,6 +618,7 @@ fn open_log(path: &Path) -> Result<File, FileError> {
 
 #[cfg(test)]
 mod tests {
+    use supervise::private_socket;
     use supervise::proof::ProofName;
     use tokio::io::AsyncWriteExt;
     use tokio::net::UnixListener;
@@ -564,6 +660,83 @@ mod tests {
         tokio::select! {
             answer = ask(endpoint) => answer,
             () = accept(listener, close) => panic!("the host accepts clients for ever"),
+        }
+    }
+
+    /// Accepts one client, sends it this line, and closes the connection.
+    async fn answer_one(listener: &UnixListener, answer: &str) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let file = ProofName::random().unwrap();
+        line::write(&mut stream, &Challenge { file }).await.unwrap();
+        let request: Option<Request> = line::read(&mut stream, LINE_LIMIT).await.unwrap();
+        assert!(request.is_some());
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn restart_waits_for_the_next_host() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        let first = lock.listen().unwrap();
+        let status = Answer::Status(HostStatus {
+            pid: 7,
+            version: "1.0.0".to_owned(),
+            uptime: Duration::ZERO,
+            clients: 0,
+        });
+        let status = format!("{}\n", serde_json::to_string(&status).unwrap());
+        let hosts = async {
+            answer_one(&first, "\"handing_over\"\n").await;
+            drop(first);
+            let next = lock.listen().unwrap();
+            answer_one(&next, &status).await;
+        };
+        let (restarted, ()) = tokio::join!(restart(&endpoint), hosts);
+        assert_eq!(restarted.unwrap(), Restarted::HandedOver);
+    }
+
+    #[tokio::test]
+    async fn restart_of_a_host_without_work_waits_for_no_other() {
+        let stopping = Close::AfterAnswer("\"stopping\"\n");
+        let asking = ask_host_that_closes(stopping, async |endpoint| restart(&endpoint).await);
+        assert_eq!(asking.await.unwrap(), Restarted::Ended);
+    }
+
+    #[tokio::test]
+    async fn restart_between_two_hosts_is_an_error() {
+        let leaving = Close::BeforeChallenge;
+        let asking = ask_host_that_closes(leaving, async |endpoint| restart(&endpoint).await);
+        let error = asking.await.unwrap_err();
+        assert!(matches!(error, ConnectError::BetweenHosts), "{error}");
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        let error = restart(&endpoint).await.unwrap_err();
+        assert!(matches!(error, ConnectError::BetweenHosts), "{error}");
+        drop((lock.listen().unwrap(), lock));
+        let guard = private_socket::bind(&endpoint.new_adoption_socket()).unwrap();
+        let error = restart(&endpoint).await.unwrap_err();
+        assert!(matches!(error, ConnectError::BetweenHosts), "{error}");
+        drop(guard);
+        assert_eq!(restart(&endpoint).await.unwrap(), Restarted::Missing);
+    }
+
+    #[tokio::test]
+    async fn host_that_cannot_restart_is_an_error_that_names_the_way_out() {
+        let why = "unknown variant `restart`, expected `serve`";
+        let older = format!("{{\"refused\":{{\"why\":\"{why}\"}}}}\n");
+        let busy = "{\"busy\":{\"pid\":7,\"turns\":1}}\n".to_owned();
+        for (answer, told) in [(older, why), (busy, "has 1 turn under way")] {
+            let state = tempfile::tempdir().unwrap();
+            let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+            let lock = endpoint.take().unwrap().unwrap();
+            let listener = lock.listen().unwrap();
+            let host = answer_one(&listener, &answer);
+            let (restarted, ()) = tokio::join!(restart(&endpoint), host);
+            let error = restarted.unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+            assert!(error.contains("`codex-mcp host stop`"), "{error}");
         }
     }
 

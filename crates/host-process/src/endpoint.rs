@@ -56,7 +56,7 @@ pub enum HostRemains {
 #[derive(Debug)]
 pub struct HostLock {
     endpoint: HostEndpoint,
-    _file: File,
+    file: File,
 }
 
 impl HostEndpoint {
@@ -242,7 +242,7 @@ impl HostEndpoint {
         // The file may have been removed after it was opened.
         Ok(is_at(&file, &self.file(LOCK))?.then(|| HostLock {
             endpoint: self.clone(),
-            _file: file,
+            file,
         }))
     }
 
@@ -320,6 +320,16 @@ impl HostLock {
     /// Those of the file system.
     pub fn close(&self) -> io::Result<()> {
         private_socket::remove(&self.endpoint.file(SOCKET))
+    }
+
+    /// Gives the right to the next host, for a process that ends at once. The socket stays, as that
+    /// of a killed host does: it shows that there are app-servers to take over.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn release(&self) -> io::Result<()> {
+        self.file.unlock()
     }
 }
 
@@ -404,6 +414,18 @@ mod tests {
         assert_eq!(endpoint.remains(), HostRemains::AppServers);
         lock.close().unwrap();
         assert_eq!(endpoint.remains(), HostRemains::Nothing);
+    }
+
+    #[test]
+    fn released_lock_can_be_taken_before_its_holder_ends() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        lock.release().unwrap();
+        let next = endpoint.take().unwrap();
+        drop(lock);
+        assert!(next.is_some());
+        assert!(endpoint.is_taken().unwrap());
     }
 
     #[tokio::test]

@@ -104,6 +104,29 @@ impl Clients {
     }
 }
 
+/// How a host restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// It ends at once, and the next host takes over its app-servers.
+    HandOver,
+    /// It ends as usual: there is nothing to take over, and no turn that would end.
+    End,
+    /// The host refuses: this many turns would end.
+    Refuse {
+        /// How many.
+        turns: usize,
+    },
+}
+
+/// How a host has stopped taking clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostEnd {
+    /// Its clients have gone, and its app-servers end with it.
+    Complete,
+    /// It still has its clients. The next host takes over its app-servers.
+    HandOver,
+}
+
 /// The work of a host.
 pub trait HostService: 'static {
     /// Begins to serve a client, on a task of its own, which ends when the host closes.
@@ -121,12 +144,15 @@ pub trait HostService: 'static {
     /// Does something with a task.
     fn act_on_task(&self, request: Value) -> impl Future<Output = Value>;
 
+    /// Decides how the host restarts.
+    fn restart(&self) -> impl Future<Output = Restart>;
+
     /// The messages for a watcher, until the stream ends.
     fn watch(&self, request: WatchRequest) -> impl Stream<Item = Answer>;
 }
 
 /// Takes clients until `closing` is cancelled or nobody has been served for `idle`, and then
-/// waits for those that are served.
+/// waits for those that are served. A host that is told to hand over waits for nobody.
 ///
 /// # Errors
 ///
@@ -137,11 +163,12 @@ pub async fn run(
     idle: Duration,
     closing: CancellationToken,
     service: impl HostService,
-) -> io::Result<()> {
+) -> io::Result<HostEnd> {
     let clients = Clients::default();
     let host = Rc::new(Host {
         lock: Rc::clone(&lock),
         closing: closing.clone(),
+        handing_over: CancellationToken::new(),
         failures: Failures::default(),
         service,
     });
@@ -149,12 +176,13 @@ pub async fn run(
         () = take(&listener, &clients, &host) => {}
         () = unused(&clients, idle, &host) => tracing::info!("the host exits: it has no clients"),
         () = closing.cancelled() => {}
+        () = host.handing_over.cancelled() => return Ok(HostEnd::HandOver),
     }
     // A client that connects from now on starts another host.
     lock.close()?;
     drop(listener);
     clients.gone().await;
-    Ok(())
+    Ok(HostEnd::Complete)
 }
 
 /// Completes when there has been no client for this long, and there is no work.
@@ -191,6 +219,8 @@ async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl Ho
 struct Host<S> {
     lock: Rc<HostLock>,
     closing: CancellationToken,
+    /// Cancelled when the next host is to take over.
+    handing_over: CancellationToken,
     failures: Failures,
     service: S,
 }
@@ -260,11 +290,29 @@ impl<S: HostService> Host<S> {
                 let _ = ManuallyDrop::new(stream.into_std()?);
                 Ok(())
             }
+            Ok(Some(Request::Restart)) => self.restart(stream).await,
             Err(error) => {
                 let why = error.to_string();
                 line::write(&mut stream, &Answer::Refused { why }).await
             }
         }
+    }
+
+    async fn restart(&self, mut stream: UnixStream) -> io::Result<()> {
+        let (answer, end) = match self.service.restart().await {
+            Restart::HandOver => (Answer::HandingOver, &self.handing_over),
+            Restart::End => (Answer::Stopping, &self.closing),
+            Restart::Refuse { turns } => {
+                let pid = process::id();
+                return line::write(&mut stream, &Answer::Busy { pid, turns }).await;
+            }
+        };
+        // Before the end, which may come at once.
+        line::write(&mut stream, &answer).await?;
+        end.cancel();
+        // As with Request::Stop.
+        let _ = ManuallyDrop::new(stream.into_std()?);
+        Ok(())
     }
 
     /// Tells a watcher what happens, until it has gone, takes too long to read, or the host closes.
@@ -326,7 +374,7 @@ mod tests {
 
     use super::*;
     use crate::connect;
-    use crate::endpoint::HostEndpoint;
+    use crate::endpoint::{HostEndpoint, HostRemains};
     use crate::logic::handshake::{AttachAnswer, SessionAct};
 
     struct NoService;
@@ -348,6 +396,10 @@ mod tests {
 
         async fn act_on_task(&self, request: Value) -> Value {
             request
+        }
+
+        async fn restart(&self) -> Restart {
+            Restart::Refuse { turns: 2 }
         }
 
         fn watch(&self, _: WatchRequest) -> impl Stream<Item = Answer> {
@@ -386,6 +438,10 @@ mod tests {
 
         async fn act_on_task(&self, request: Value) -> Value {
             request
+        }
+
+        async fn restart(&self) -> Restart {
+            Restart::HandOver
         }
 
         fn watch(&self, _: WatchRequest) -> impl Stream<Item = Answer> {
@@ -438,15 +494,60 @@ mod tests {
         LocalSet::new().run_until(both).await.0.unwrap();
     }
 
+    #[tokio::test]
+    async fn host_that_hands_over_leaves_its_socket_and_waits_for_no_client() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let (long, closing) = (Duration::from_secs(600), CancellationToken::new());
+        let service = Rc::new(OneSession::default());
+        let host = run(Rc::clone(&lock), listener, long, closing.clone(), service);
+        let client = async {
+            let request = SessionRequest {
+                session: "s".to_owned(),
+                act: SessionAct::Attach,
+            };
+            let attached = connect::act_and_stay(&endpoint, &request).await.unwrap();
+            let answer = answer_to(&endpoint, &Request::Restart, true).await;
+            assert_eq!(answer, Answer::HandingOver);
+            attached
+        };
+        let both = async { tokio::join!(host, client) };
+        let (end, _attached) = LocalSet::new().run_until(both).await;
+        assert_eq!(end.unwrap(), HostEnd::HandOver);
+        assert!(!closing.is_cancelled());
+        assert_eq!(endpoint.remains(), HostRemains::Socket);
+    }
+
+    #[tokio::test]
+    async fn host_that_refuses_to_restart_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let (long, closing) = (Duration::from_secs(600), CancellationToken::new());
+        let host = run(lock, listener, long, closing.clone(), NoService);
+        let client = async {
+            let refused = connect::restart(&endpoint).await.unwrap_err().to_string();
+            assert!(refused.contains("2 turns"), "{refused}");
+            assert!(connect::status(&endpoint).await.unwrap().is_some());
+            closing.cancel();
+        };
+        let both = async { tokio::join!(host, client) };
+        let end = LocalSet::new().run_until(both).await.0.unwrap();
+        assert_eq!(end, HostEnd::Complete);
+    }
+
     /// The answer to a client that proves that it can write beside the socket, or does not.
-    async fn answer_to(endpoint: &HostEndpoint, proves: bool) -> Answer {
+    async fn answer_to(endpoint: &HostEndpoint, request: &Request, proves: bool) -> Answer {
         let mut stream = endpoint.connect().await.unwrap();
         let challenge = line::read(&mut stream, LINE_LIMIT).await.unwrap();
         let Challenge { file } = challenge.unwrap();
         if proves {
             endpoint.prove(&file).unwrap();
         }
-        line::write(&mut stream, &Request::Status).await.unwrap();
+        line::write(&mut stream, request).await.unwrap();
         line::read(&mut stream, LINE_LIMIT).await.unwrap().unwrap()
     }
 
@@ -488,9 +589,9 @@ mod tests {
         let long = Duration::from_secs(600);
         let host = run(lock, listener, long, closing.clone(), NoService);
         let client = async {
-            let answer = answer_to(&endpoint, false).await;
+            let answer = answer_to(&endpoint, &Request::Status, false).await;
             assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
-            let answer = answer_to(&endpoint, true).await;
+            let answer = answer_to(&endpoint, &Request::Status, true).await;
             assert!(matches!(answer, Answer::Status(_)), "{answer:?}");
             closing.cancel();
         };

@@ -10,21 +10,21 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_engine::command::SessionInfo;
-use codex_engine::{AdoptionError, AppServers, Predecessor, SharedSession};
+use codex_engine::{AdoptionError, AppServers, Handover, Predecessor, SharedSession};
 use common::duration;
 use common::output;
 use futures::Stream;
 use futures::future::join_all;
 use host_process::connect::{ConnectError, READY, TAKEN};
-use host_process::endpoint::{HostEndpoint, HostRemains};
+use host_process::endpoint::{HostEndpoint, HostLock, HostRemains};
 use host_process::leftovers;
-use host_process::listener::{self, Client, HostService};
+use host_process::listener::{self, Client, HostEnd, HostService, Restart};
 use host_process::logic::handshake::{
     Answer, MOST_QUESTIONS, ModelUsage, ServeRequest, SessionAnswer, SessionRequest,
     SessionSummary, StepSummary, WatchRequest,
@@ -72,7 +72,11 @@ enum Verb {
     Status(StatusArgs),
     /// End the running hosts and their work.
     Stop,
-    /// End the running hosts; the next message of a client starts another one.
+    /// Replace the running hosts without ending their turns.
+    ///
+    /// On Linux, with Codex 0.130 or newer, the next host takes over the Codex of the last one. Where
+    /// that is impossible, a host with running turns stays, and one without them ends: the next
+    /// message of a client starts another one.
     Restart,
     /// Run a host for clients with this environment. Clients start it themselves.
     #[command(hide = true)]
@@ -112,7 +116,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let done = match &args.verb {
         None => verbs::status(&StatusArgs::default()),
         Some(Verb::Status(args)) => verbs::status(args),
-        Some(Verb::Stop | Verb::Restart) => verbs::stop(),
+        Some(Verb::Stop) => verbs::stop(),
+        Some(Verb::Restart) => verbs::restart(),
         Some(Verb::Run(args)) => return host(args),
     };
     match done {
@@ -184,9 +189,13 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
         let listening = lock.listen().map_err(Failure::Directory)?;
         announce(READY).map_err(Failure::Write)?;
         leftovers::remove(&endpoint, SystemTime::now());
-        listener::run(lock, listening, idle, closing, service)
+        let end = listener::run(Rc::clone(&lock), listening, idle, closing, service)
             .await
             .map_err(Failure::Directory)?;
+        if end == HostEnd::HandOver {
+            app_servers.hand_over().await;
+            leave_to_next_host(&endpoint, &lock);
+        }
         app_servers.shut_down().await;
         if timeout(STORING_LIMIT, tasks.end()).await.is_err() {
             tracing::error!("some results could not be stored in time; their tasks count as lost");
@@ -195,6 +204,20 @@ fn serve_clients(idle: Duration) -> Result<ExitCode, Failure> {
     };
     let all = LocalSet::new();
     runtime::block_on(all.run_until(serving)).map_err(Failure::Runtime)?
+}
+
+/// Ends this process. Clients and guards see the same as if it was killed, but the next host already
+/// starts: no client may be there to start it.
+fn leave_to_next_host(endpoint: &HostEndpoint, lock: &HostLock) -> ! {
+    if let Err(error) = lock.release() {
+        tracing::error!("cannot release the lock for the next host process: {error}");
+    }
+    match serve::start_next_host(endpoint) {
+        Ok(()) => tracing::info!("the host exits: the next one takes over its work"),
+        Err(error) => tracing::error!("the next message of a client starts a host: {error}"),
+    }
+    // Returning would drop the app-servers, which ends them.
+    process::exit(0)
 }
 
 /// Spawns what runs beside the clients: ending unused app-servers, bounding the log, and, at `closing`,
@@ -329,6 +352,14 @@ impl HostService for Service {
 
     async fn act_on_task(&self, request: Value) -> Value {
         tasks::answer_of(&self.tasks, request).await
+    }
+
+    async fn restart(&self) -> Restart {
+        match self.app_servers.handover().await {
+            Handover::Possible => Restart::HandOver,
+            Handover::Needless => Restart::End,
+            Handover::Harmful(turns) => Restart::Refuse { turns },
+        }
     }
 
     fn watch(&self, request: WatchRequest) -> impl Stream<Item = Answer> {

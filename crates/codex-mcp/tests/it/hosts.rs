@@ -157,6 +157,28 @@ async fn answer_that_cannot_be_read_is_reported() {
     host.is_reported("{\"of_a_newer_host\":{}}\n", error).await;
 }
 
+#[tokio::test]
+async fn host_that_does_not_restart_is_reported() {
+    let older = json!({ "refused": { "why": "unknown variant `restart`" } });
+    let busy = json!({ "busy": { "pid": 7, "turns": 2 } });
+    for (answer, error) in [
+        (
+            older,
+            "error: the host process refuses to answer: unknown variant `restart`; ",
+        ),
+        (busy, "error: the host process 7 is not restarted: "),
+    ] {
+        let host = PlayedHost::new();
+        let answer = format!("{answer}\n");
+        let output = host.output(&answer, &["host", "restart"]).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.stdout, b"", "{output:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains(error), "{errors}");
+        assert!(errors.contains("`codex-mcp host stop`"), "{errors}");
+    }
+}
+
 /// As in a directory that is full or read-only. (For root, no directory is read-only by its mode.)
 #[tokio::test]
 async fn proof_that_cannot_be_made_is_reported() {

@@ -43,6 +43,8 @@ pub enum Request {
     Watch(WatchRequest),
     /// That the host ends.
     Stop,
+    /// That the host ends, and the next one continues its turns. A host of an older version refuses.
+    Restart,
 }
 
 /// A client that wants to be served.
@@ -279,6 +281,15 @@ pub enum Answer {
     Task(Value),
     /// The host ends now.
     Stopping,
+    /// The host ends now, and the next one takes over its sessions.
+    HandingOver,
+    /// The host does not restart, as turns would end.
+    Busy {
+        /// The ID of its process.
+        pid: u32,
+        /// How many turns.
+        turns: usize,
+    },
 }
 
 /// The state of a host. One of a newer version may say more.
@@ -362,8 +373,18 @@ mod tests {
             r#"{"serve":{"args":["serve"],"directory":"/work","stdio":null,"client":"c"}}"#
         );
         assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), request);
-        let json = serde_json::to_string(&Answer::Serving).unwrap();
-        assert_eq!(json, r#""serving""#);
+        for (answer, json) in [
+            (Answer::Serving, r#""serving""#),
+            (Answer::HandingOver, r#""handing_over""#),
+            (
+                Answer::Busy { pid: 7, turns: 2 },
+                r#"{"busy":{"pid":7,"turns":2}}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&answer).unwrap(), json);
+        }
+        let json = serde_json::to_string(&Request::Restart).unwrap();
+        assert_eq!(json, r#""restart""#);
         assert!(serde_json::from_str::<Request>(r#"{"format":"/"}"#).is_err());
     }
 

@@ -1,12 +1,14 @@
-//! `codex-mcp host status`, `stop` and `restart`, which ask the running hosts. A restart is a stop: the
-//! next message of a client starts a host.
+//! `codex-mcp host status`, `stop` and `restart`, which ask the running hosts. A host that restarts
+//! starts the next one itself, in its own environment, and leaves its app-servers to it. If it has
+//! none that can be taken over, it ends, and the next message of a client starts a host; if turns
+//! would end with it, it stays. The next host of one that was killed is started.
 
 use std::process::ExitCode;
 
 use common::output;
 use common::text::counted;
 use futures::future::join_all;
-use host_process::connect::{self, ConnectError};
+use host_process::connect::{self, ConnectError, Restarted};
 use host_process::logic::handshake::HostStatus;
 use serde_json::{Value, json};
 
@@ -99,12 +101,50 @@ pub(super) fn stop() -> Result<ExitCode, Failure> {
     let stopping = async { join_all(endpoints.iter().map(connect::stop)).await };
     let answers = runtime::block_on(stopping).map_err(Failure::Runtime)?;
     let Answered { given, failures } = Answered::new(answers);
-    let text = match given.into_iter().filter(|has_ended| *has_ended).count() {
-        // At least one host has not ended.
-        0 if failures > 0 => return Ok(exit_code(failures)),
-        0 => "no host process runs".to_owned(),
-        1 => "the host process has ended".to_owned(),
-        count => format!("{count} host processes have ended"),
+    let ended = given.into_iter().filter(|has_ended| *has_ended).count();
+    report(&[(ended, "ended")], failures)
+}
+
+pub(super) fn restart() -> Result<ExitCode, Failure> {
+    let own = serve::endpoint()?;
+    let mut endpoints = serve::all_endpoints()?;
+    let restarting = async {
+        // If the last host here was killed and no client is connected, nothing else starts the next one.
+        let is_new = serve::start_awaited_host().await?;
+        endpoints.retain(|endpoint| !is_new || *endpoint != own);
+        let answers = join_all(endpoints.iter().map(connect::restart)).await;
+        Ok::<_, Failure>((usize::from(is_new), answers))
+    };
+    let (new, answers) = runtime::block_on(restarting).map_err(Failure::Runtime)??;
+    let Answered { given, failures } = Answered::new(answers);
+    let log = own.log();
+    let logs = log.parent().unwrap_or(&log).display();
+    let restarted =
+        format!("restarted; if a Codex could not be taken over, a log in {logs} says why");
+    let count = |how: Restarted| given.iter().filter(|restarted| **restarted == how).count();
+    let done = [
+        (new + count(Restarted::HandedOver), restarted.as_str()),
+        (
+            count(Restarted::Ended),
+            "ended; the next message of a client starts another one",
+        ),
+    ];
+    report(&done, failures)
+}
+
+/// Prints how many hosts have done what.
+fn report(done: &[(usize, &str)], failures: usize) -> Result<ExitCode, Failure> {
+    let lines = done.iter().filter_map(|(count, what)| match *count {
+        0 => None,
+        1 => Some(format!("the host process has {what}")),
+        count => Some(format!("{count} host processes have {what}")),
+    });
+    let lines: Vec<String> = lines.collect();
+    let text = match lines.is_empty() {
+        // At least one host has not done it.
+        true if failures > 0 => return Ok(exit_code(failures)),
+        true => "no host process runs".to_owned(),
+        false => lines.join("\n"),
     };
     output::answer(&text).map_err(Failure::Write)?;
     Ok(exit_code(failures))

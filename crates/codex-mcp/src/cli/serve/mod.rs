@@ -32,7 +32,8 @@ pub(super) use client::{
     ClientEnd, ClientSetup, Shared, backend, defaults, serve as serve_client, terms,
 };
 pub(super) use relayed::{
-    HostEndpointError, all_endpoints, connect_as, endpoint, start_awaited_host, state,
+    HostEndpointError, all_endpoints, connect_as, endpoint, start_awaited_host, start_next_host,
+    state,
 };
 pub(super) use shared_identities::SharedIdentities;
 

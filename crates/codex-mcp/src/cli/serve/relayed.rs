@@ -115,6 +115,11 @@ pub(in crate::cli) async fn start_awaited_host() -> Result<bool, HostEndpointErr
     Ok(connect::start_awaited(&endpoint()?, &host_args()).await?)
 }
 
+/// Starts the next host of an endpoint, for the host there, which has released it and ends at once.
+pub(in crate::cli) fn start_next_host(endpoint: &HostEndpoint) -> Result<(), ConnectError> {
+    connect::start_next(endpoint, &host_args())
+}
+
 fn request(
     args: Vec<String>,
     directory: PathBuf,

@@ -1,6 +1,7 @@
 //! The next host continues the turns of a host that was killed.
 
 mod calls;
+mod restarts;
 
 use std::fs::File;
 use std::time::{Duration, Instant};
