@@ -458,7 +458,7 @@ impl EngineObserver for Records {
         let thread = thread.as_str();
         self.write(&Record {
             thread_id: Some(thread),
-            summary: Some("continues after its host process was killed"),
+            summary: Some("continues in the next host process"),
             ..Record::new(id, event, AuditOutcome::Started)
         });
         // The thread was marked as interrupted when the records were opened.

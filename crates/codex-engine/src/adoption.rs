@@ -418,7 +418,7 @@ fn replay_last_turn(hub: &Hub, entry: &Arc<Entry>, record: &SessionRecord, last:
 }
 
 /// The message for a turn that Codex does not list, or whose history cannot be read.
-const LOST: &str = "the host process was killed, and the turn could not be continued";
+const LOST: &str = "the last host process has ended, and the turn could not be continued";
 
 fn replay(hub: &Hub, entry: &Entry, last: &[PastTurn], id: &TurnId) {
     // Always found: the record chose the turn from this list.

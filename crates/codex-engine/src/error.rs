@@ -93,9 +93,9 @@ pub enum EngineError {
     /// There is no such session.
     #[error("there is no session {0}")]
     NoSession(SessionId),
-    /// There is no such session, and the sessions of a killed process are not all known here.
+    /// There is no such session, and the sessions of an earlier process are not all known here.
     #[error(
-        "there is no session {0}: the last host process was killed, and this one has not taken the \
+        "there is no session {0}: the last host process has ended, and this one has not taken the \
          session over"
     )]
     SessionLost(SessionId),

@@ -81,7 +81,7 @@ fn meaning(code: Code) -> &'static str {
              one: the call may or may not have taken effect."
         }
         Code::SessionHostLost => {
-            "The host process that had the session was killed, or the session was forgotten since."
+            "The host process that had the session has ended, or the session was forgotten since."
         }
         Code::UsageLimit => "The usage limit of the account is reached.",
         Code::RateLimited => "The model provider limits the rate of requests.",

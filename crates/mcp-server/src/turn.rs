@@ -136,7 +136,7 @@ impl<'a> TurnWait<'a> {
                 return self.finish(outcome?);
             }
             if !has_turn {
-                let why = "the host process was killed, and the outcome of the turn is lost";
+                let why = "the last host process has ended, and the outcome of the turn is lost";
                 return Err(ToolError::new(Code::HostLost, why));
             }
             if let Some(response) = self.handle_questions(&view).await {

@@ -548,7 +548,7 @@ impl TaskRecord {
 }
 
 fn lost() -> ToolError {
-    let why = "the host process was killed before the turn of this task had ended";
+    let why = "the last host process ended before the turn of this task did";
     ToolError::new(Code::HostLost, why)
 }
 

@@ -102,7 +102,8 @@ struct LogLine {
 }
 
 /// The words for the events before those that a host has handled again when it took the session over.
-const BEFORE_HOST: &str = "the events before the host process was killed are no longer known";
+const BEFORE_HOST: &str =
+    "the events before the last start of the host process are no longer known";
 
 /// The numbers of the events that were read. They rise by one, unless events are no longer known.
 #[derive(Default)]

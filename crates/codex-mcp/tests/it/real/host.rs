@@ -409,7 +409,7 @@ async fn session_of_a_killed_host_is_lost_and_its_thread_can_be_resumed() {
     let reply = json!({ "sessionId": session, "prompt": "second" });
     let lost = poller.client.call_tool("codex_reply", reply).await;
     assert_error(&lost, "HOST_LOST");
-    assert!(text(&lost, 0).contains("was killed"), "{lost:#}");
+    assert!(text(&lost, 0).contains("process has ended"), "{lost:#}");
     let resume = json!({ "action": "resume", "threadId": thread, "prompt": "second" });
     let resumed = poller.call("codex_session", resume).await;
     let session = resumed["sessionId"].as_str().unwrap();

@@ -242,7 +242,7 @@ async fn turn_continues_with_the_next_host(release: &str) {
     assert!(followed.contains("  done\n"), "{followed}");
     work.assert_end_is_recorded(3).await;
     let log = said(work.stage.program(&["logs", &session])).await;
-    let gap = "…  the events before the host process was killed are no longer known";
+    let gap = "…  the events before the last start of the host process are no longer known";
     assert_eq!(log.matches(gap).count(), 1, "{log}");
     assert_eq!(log.matches("no longer known").count(), 1, "{log}");
     let again = work.client.reply(&session, "more", json!({})).await;
