@@ -168,6 +168,7 @@ pub async fn run(
     let host = Rc::new(Host {
         lock: Rc::clone(&lock),
         closing: closing.clone(),
+        closed: CancellationToken::new(),
         handing_over: CancellationToken::new(),
         failures: Failures::default(),
         service,
@@ -180,6 +181,7 @@ pub async fn run(
     }
     // A client that connects from now on starts another host.
     lock.close()?;
+    host.closed.cancel();
     drop(listener);
     clients.gone().await;
     Ok(HostEnd::Complete)
@@ -219,6 +221,9 @@ async fn take(listener: &UnixListener, clients: &Clients, host: &Rc<Host<impl Ho
 struct Host<S> {
     lock: Rc<HostLock>,
     closing: CancellationToken,
+    /// Cancelled when the socket is removed. A watcher that sees the end of its connection before that
+    /// takes this host for a killed one.
+    closed: CancellationToken,
     /// Cancelled when the next host is to take over.
     handing_over: CancellationToken,
     failures: Failures,
@@ -315,7 +320,7 @@ impl<S: HostService> Host<S> {
         Ok(())
     }
 
-    /// Tells a watcher what happens, until it has gone, takes too long to read, or the host closes.
+    /// Tells a watcher what happens, until it has gone, takes too long to read, or the host has closed.
     async fn tell(&self, wanted: WatchRequest, stream: UnixStream) -> io::Result<()> {
         let (reader, mut writer) = stream.into_split();
         let telling = async {
@@ -332,12 +337,12 @@ impl<S: HostService> Host<S> {
         }
     }
 
-    /// Completes when the client has gone, or the host closes.
+    /// Completes when the client has gone, or the host has closed.
     async fn until_gone(&self, mut stream: impl AsyncRead + Unpin) {
         let mut byte = [0];
         tokio::select! {
             _ = stream.read(&mut byte) => {}
-            () = self.closing.cancelled() => {}
+            () = self.closed.cancelled() => {}
         }
     }
 
@@ -412,6 +417,19 @@ mod tests {
     struct OneSession {
         /// How often it was asked for work. It has some the first times.
         looks: Cell<u32>,
+        endpoint: Option<HostEndpoint>,
+        /// The remains of the host at the end of its watcher.
+        remains: Cell<Option<HostRemains>>,
+    }
+
+    /// Notes the remains of a host when its watcher is left.
+    struct WatchEnd(Rc<OneSession>);
+
+    impl Drop for WatchEnd {
+        fn drop(&mut self) {
+            let remains = self.0.endpoint.as_ref().map(HostEndpoint::remains);
+            self.0.remains.set(remains);
+        }
     }
 
     impl HostService for Rc<OneSession> {
@@ -445,7 +463,13 @@ mod tests {
         }
 
         fn watch(&self, _: WatchRequest) -> impl Stream<Item = Answer> {
-            futures::stream::empty()
+            let end = WatchEnd(Rc::clone(self));
+            let pending = async move {
+                let _end = end;
+                std::future::pending::<Answer>().await
+            };
+            let first = futures::stream::iter([Answer::Sessions(Vec::new())]);
+            first.chain(futures::stream::once(pending))
         }
     }
 
@@ -518,6 +542,31 @@ mod tests {
         assert_eq!(end.unwrap(), HostEnd::HandOver);
         assert!(!closing.is_cancelled());
         assert_eq!(endpoint.remains(), HostRemains::Socket);
+    }
+
+    #[tokio::test]
+    async fn host_that_is_stopped_removes_its_socket_before_it_leaves_its_watchers() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = Rc::new(endpoint.take().unwrap().unwrap());
+        let listener = lock.listen().unwrap();
+        let (long, closing) = (Duration::from_secs(600), CancellationToken::new());
+        let service = Rc::new(OneSession {
+            endpoint: Some(endpoint.clone()),
+            ..OneSession::default()
+        });
+        let host = run(lock, listener, long, closing, Rc::clone(&service));
+        let client = async {
+            let watch = connect::watch(&endpoint, WatchRequest::Sessions).await;
+            let mut watch = watch.unwrap().unwrap();
+            assert!(watch.next().await.unwrap().is_some());
+            let answer = answer_to(&endpoint, &Request::Stop, true).await;
+            assert_eq!(answer, Answer::Stopping);
+            assert!(watch.next().await.unwrap().is_none());
+        };
+        let both = async { tokio::join!(host, client) };
+        LocalSet::new().run_until(both).await.0.unwrap();
+        assert_eq!(service.remains.get(), Some(HostRemains::Nothing));
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use work_board::{AllWork, SessionFollower};
 
 use crate::app::App;
 use crate::auth::Caller;
-use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
+use crate::refusal::{NO_JOB, Refusal};
 use crate::slots::SlotGuard;
 use crate::streams;
 
@@ -26,6 +26,8 @@ use crate::streams;
 pub(crate) const MOST_READERS: u32 = 16;
 
 pub(crate) async fn work(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+    // Otherwise a program could not distinguish sessions that continue from sessions that have ended.
+    app.board.hosts.until_none_is_lost().await;
     let AllWork { work, failure } = app.board.work().await;
     match failure {
         Some(failure) => Err(Refusal::Failed(failure)),
@@ -37,7 +39,7 @@ pub(crate) async fn session(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let work = app.board.session(&id).ok_or(NO_SESSION)?;
+    let work = app.board.find_session(&id).await?;
     let feed = app.feeds.feed(&id).await?;
     Ok(Json(feed.look(|conversation, _| {
         let steps: Vec<_> = conversation.steps().collect();
@@ -60,7 +62,7 @@ pub(crate) async fn session_events(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Refusal> {
-    app.board.session(&id).ok_or(NO_SESSION)?;
+    app.board.find_session(&id).await?;
     let last = headers
         .get("last-event-id")
         .and_then(|last| last.to_str().ok());

@@ -333,6 +333,11 @@ impl Feeds {
 
     /// The conversation of a session, when its first events are there.
     pub(crate) async fn feed(self: &Arc<Self>, session: &str) -> Result<Arc<Feed>, Refusal> {
+        // A feed continues with the next host.
+        let is_followed = lock(&self.feeds).contains_key(session);
+        if !is_followed {
+            self.board.find_session(session).await?;
+        }
         let feed = self.begin(session)?;
         let mut is_ready = feed.is_ready.subscribe();
         match timeout(FIRST_TIMEOUT, is_ready.wait_for(|is_ready| *is_ready)).await {

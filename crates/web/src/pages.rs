@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::app::App;
 use crate::auth::{self, Caller};
 use crate::page;
-use crate::refusal::{NO_JOB, NO_SESSION, Refusal};
+use crate::refusal::{NO_JOB, Refusal};
 
 /// What a browser that signs in must remove. While no endpoint ran, another user may have had the
 /// port, and have left copies of pages and a service worker under an address of ours.
@@ -66,7 +66,7 @@ pub(crate) async fn session(
     headers: HeaderMap,
 ) -> Response {
     let shown = async {
-        let work = app.board.session(&id).ok_or(NO_SESSION)?;
+        let work = app.board.find_session(&id).await?;
         let feed = app.feeds.feed(&id).await?;
         let now = SystemTime::now();
         let html = feed.look(|conversation, latest| {

@@ -18,7 +18,7 @@ use work_board::logic::step::StepKind;
 
 use crate::app::App;
 use crate::auth::Caller;
-use crate::refusal::{NO_SESSION, Refusal};
+use crate::refusal::Refusal;
 
 /// The most pictures that are sent at a time. Each is an open file, of which one piece is in memory.
 pub(crate) const MOST_PICTURES: u32 = 64;
@@ -36,7 +36,7 @@ pub(crate) async fn of_step(
     Extension(caller): Extension<Caller>,
     Path((id, step)): Path<(String, u64)>,
 ) -> Result<Response, Refusal> {
-    let live = app.board.hosts.session(&id).ok_or(NO_SESSION)?;
+    let live = app.board.hosts.find(&id).await?;
     let directory = live.summary.directory.clone().ok_or(NO_PICTURE)?;
     let feed = app.feeds.feed(&id).await?;
     let path = feed.look(|conversation, _| shown_path(&conversation.step(step)?.kind));

@@ -7,16 +7,16 @@ use codex_engine::command::LONGEST_WAIT;
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::cost::Prices;
 use common::json::merged;
-use host_process::connect::{self, Watch};
+use host_process::connect::{self, ConnectError, Watch};
 use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
 use job_queue::logic::JobPrefix;
 use job_queue::run::spec::TOOL as RUN_TOOL;
 use job_queue::service::{Response, decision_for};
 use safe_files::off_runtime;
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::hosts::{ActError, Hosts, LiveSession};
+use crate::hosts::{ActError, Hosts, LiveSession, NEXT_HOST_PAUSE};
 use crate::jobs::JobBoard;
 use crate::latest::{FILES_TIMEOUT, Latest};
 use crate::link::{Connect, Remains, StartAwaited};
@@ -34,7 +34,7 @@ const LOST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a read of the jobs is waited for. It takes some milliseconds.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The interval between two checks whether a host was killed.
+/// The interval between two checks whether a host was killed that is not followed yet.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// The pause after a host was started for waiting app-servers, so that one that always fails is not
@@ -149,7 +149,10 @@ impl WorkBoard {
     async fn replace_killed_hosts(&self) {
         loop {
             let pause = match (self.connections.start_awaited)().await {
-                Ok(false) => LOOK_AFTER,
+                Ok(false) => {
+                    let _ = timeout(LOOK_AFTER, self.hosts.until_one_is_lost()).await;
+                    NEXT_HOST_PAUSE
+                }
                 Ok(true) => START_PAUSE,
                 Err(error) => {
                     tracing::warn!("the next host process cannot be started: {error}");
@@ -160,8 +163,8 @@ impl WorkBoard {
         }
     }
 
-    /// All work now, the newest first. Jobs that cannot be listed now are shown as they were last, so that
-    /// a question that somebody is answering does not look closed.
+    /// All work now, the newest first. Jobs that cannot be listed now, and sessions whose host was killed,
+    /// are shown as they were last, so that a question that somebody is answering does not look closed.
     pub async fn work(&self) -> AllWork {
         let jobs = Arc::clone(&self.jobs);
         let listing = async move { jobs.list().await };
@@ -171,15 +174,33 @@ impl WorkBoard {
         });
         // The jobs may have taken a while.
         let sessions = self.hosts.sessions();
+        let lost = self.hosts.is_any_lost().then(|| {
+            let why = ConnectError::BetweenHosts;
+            format!("some sessions may have changed or be missing: {why}")
+        });
+        let failure = match (failure, lost) {
+            (Some(jobs), Some(sessions)) => Some(format!("{jobs}; {sessions}")),
+            (jobs, sessions) => jobs.or(sessions),
+        };
         work.extend(sessions.iter().map(|one| self.work_of(one)));
         work.sort_by_key(|one| std::cmp::Reverse(one.created));
         AllWork { work, failure }
     }
 
-    /// The session as work, if a host has it.
+    /// The session as work, if a host has it, or had it when it was killed.
     #[must_use]
     pub fn session(&self, id: &str) -> Option<Work> {
         self.hosts.session(id).map(|live| self.work_of(&live))
+    }
+
+    /// The session as work. If its host was killed, the next one is waited for.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Hosts::find`].
+    pub async fn find_session(&self, id: &str) -> Result<Work, ActError> {
+        let live = self.hosts.find(id).await?;
+        Ok(self.work_of(&live))
     }
 
     fn work_of(&self, session: &LiveSession) -> Work {
@@ -223,7 +244,7 @@ impl WorkBoard {
         response: Response,
         door: Door,
     ) -> Result<(), ActError> {
-        let live = self.hosts.session(id).ok_or(ActError::Unknown)?;
+        let live = self.hosts.find(id).await?;
         let open = live.questions.iter().find(|one| one.id == question);
         let decision = match open {
             Some(open) => decision_for(question, &open.question, response)
@@ -247,7 +268,7 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn prompt(&self, id: &str, text: String) -> Result<Prompted, ActError> {
-        let live = self.hosts.workable(id)?;
+        let live = self.hosts.workable(id).await?;
         if live.summary.step.is_some() {
             let deadline = Instant::now() + END_TIMEOUT;
             let steer = SessionAct::Steer { text: text.clone() };
@@ -281,7 +302,7 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn fork(&self, id: &str) -> Result<String, ActError> {
-        let live = self.hosts.workable(id)?;
+        let live = self.hosts.workable(id).await?;
         let arguments = json!({ "action": "fork", "sessionId": id });
         let host = Some(live.endpoint.clone());
         let connect = &*self.connections.sessions;

@@ -1,13 +1,14 @@
 //! The sessions of all hosts, as the hosts tell them.
 
 use std::collections::{BTreeMap, HashSet};
+use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::sync::lock;
 use host_process::connect::{self, ConnectError};
-use host_process::endpoint::HostEndpoint;
+use host_process::endpoint::{HostEndpoint, HostRemains};
 use host_process::logic::handshake::{
     Answer, SessionAct, SessionAnswer, SessionRequest, SessionSummary, WatchRequest,
 };
@@ -17,6 +18,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How often new hosts are looked for.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// The pause before the next host of one that was killed is looked for, and started.
+pub(crate) const NEXT_HOST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the next host of one that was killed is waited for. It takes less than a second, or some
+/// 10 s if the killed one had just been started in place of another.
+const NEXT_HOST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a session that has just begun is waited for. It takes about 0.1 s.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +49,15 @@ impl LiveSession {
         let known = self.questions.iter().map(|one| &one.id);
         known.eq(&summary.questions) && self.summary.expiries == summary.expiries
     }
+}
+
+/// A host that answers, or that was killed and may be followed by another one.
+#[derive(Debug, Default, PartialEq)]
+struct KnownHost {
+    /// Its sessions, as it told them last.
+    sessions: Vec<Arc<LiveSession>>,
+    /// Whether it has gone, and the next one may have its sessions.
+    is_lost: bool,
 }
 
 /// Why something cannot be done with a session.
@@ -94,8 +111,8 @@ pub struct Hosts {
     state: PathBuf,
     /// The only sessions that may be given more work; all if `None`.
     bounded_to: Option<Bounded>,
-    /// The sessions, by the key of their host.
-    sessions: Mutex<BTreeMap<String, Vec<Arc<LiveSession>>>>,
+    /// The hosts, by key.
+    known: Mutex<BTreeMap<String, KnownHost>>,
     revision: watch::Sender<u64>,
 }
 
@@ -106,7 +123,7 @@ impl Hosts {
         Self {
             state,
             bounded_to: None,
-            sessions: Mutex::default(),
+            known: Mutex::default(),
             revision: watch::Sender::new(0),
         }
     }
@@ -119,16 +136,72 @@ impl Hosts {
         self
     }
 
-    /// All sessions.
+    /// All sessions. Those of a lost host are as it told them last.
     pub fn sessions(&self) -> Vec<Arc<LiveSession>> {
-        lock(&self.sessions).values().flatten().cloned().collect()
+        let known = lock(&self.known);
+        let all = known.values().flat_map(|host| &host.sessions);
+        all.cloned().collect()
     }
 
-    /// The session with this ID.
+    /// The session with this ID. One of a lost host is as it told it last.
     pub fn session(&self, id: &str) -> Option<Arc<LiveSession>> {
-        let all = lock(&self.sessions);
-        let found = all.values().flatten().find(|one| one.summary.session == id);
-        found.cloned()
+        let known = lock(&self.known);
+        let mut all = known.values().flat_map(|host| &host.sessions);
+        all.find(|one| one.summary.session == id).cloned()
+    }
+
+    /// The session with this ID. If its host was killed, the next one is waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError::Unknown`], and [`ConnectError::BetweenHosts`] if the next host does not come in time.
+    pub async fn find(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
+        self.find_by(Instant::now() + NEXT_HOST_TIMEOUT, id).await
+    }
+
+    async fn find_by(&self, deadline: Instant, id: &str) -> Result<Arc<LiveSession>, ActError> {
+        let mut changes = self.changes();
+        let finding = async {
+            loop {
+                let found = self.look_up(id);
+                // Fails only without the sender, which this has.
+                if !is_between_hosts(&found) || changes.changed().await.is_err() {
+                    return found;
+                }
+            }
+        };
+        let found = timeout_at(deadline, finding).await;
+        found.unwrap_or_else(|_| Err(ConnectError::BetweenHosts.into()))
+    }
+
+    /// The session with this ID, if its host is not lost.
+    fn look_up(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
+        if self.is_any_lost() {
+            let known = lock(&self.known);
+            let running = known.values().filter(|host| !host.is_lost);
+            let mut all = running.flat_map(|host| &host.sessions);
+            let found = all.find(|one| one.summary.session == id).cloned();
+            return found.ok_or_else(|| ConnectError::BetweenHosts.into());
+        }
+        self.session(id).ok_or(ActError::Unknown)
+    }
+
+    /// Whether a host was killed, and the next one may have its sessions.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        lock(&self.known).values().any(|host| host.is_lost)
+    }
+
+    /// Completes when a host is lost.
+    pub(crate) async fn until_one_is_lost(&self) {
+        let mut changes = self.changes();
+        while !self.is_any_lost() && changes.changed().await.is_ok() {}
+    }
+
+    /// Waits until no host is lost, for some seconds.
+    pub async fn until_none_is_lost(&self) {
+        let mut changes = self.changes();
+        let waiting = async { while self.is_any_lost() && changes.changed().await.is_ok() {} };
+        let _ = timeout(NEXT_HOST_TIMEOUT, waiting).await;
     }
 
     /// Changes when a session has changed.
@@ -147,10 +220,7 @@ impl Hosts {
                         if lock(&followed).insert(key.clone()) {
                             let (hosts, followed) = (Arc::clone(&self), Arc::clone(&followed));
                             tokio::spawn(async move {
-                                if let Err(error) = hosts.follow_one(&endpoint).await {
-                                    tracing::warn!("a host process cannot be watched: {error}");
-                                }
-                                hosts.set(&key, Vec::new());
+                                hosts.follow_endpoint(&endpoint).await;
                                 lock(&followed).remove(&key);
                             });
                         }
@@ -160,6 +230,44 @@ impl Hosts {
             }
             sleep(LOOK_AFTER).await;
         }
+    }
+
+    /// Follows a host, and the next one each time that one was killed, until there is no next one.
+    async fn follow_endpoint(&self, endpoint: &HostEndpoint) {
+        loop {
+            let followed = self.follow_one(endpoint).await;
+            if let Err(error) = &followed {
+                tracing::warn!("a host process cannot be watched: {error}");
+            }
+            let has_gone = followed.map_or_else(|error| error.is_of_lost_host(), |()| true);
+            if !self.is_lost(endpoint, has_gone).await {
+                break;
+            }
+            self.lose(endpoint.key());
+            sleep(NEXT_HOST_PAUSE).await;
+        }
+        self.set(endpoint.key(), None);
+    }
+
+    /// Whether the next host may have the sessions of the last one, which could not be followed further.
+    async fn is_lost(&self, endpoint: &HostEndpoint, has_gone: bool) -> bool {
+        let was_lost = lock(&self.known)
+            .get(endpoint.key())
+            .map(|host| host.is_lost);
+        let is_lost = match was_lost {
+            // A host that ends by itself removes its socket first. The next one replaces the socket.
+            Some(was_lost)
+                if has_gone && (was_lost || endpoint.remains() != HostRemains::Nothing) =>
+            {
+                endpoint.is_between_hosts().await
+            }
+            // The lock alone does not count: the socket may be that of a host on another machine.
+            _ => endpoint.awaits_host().await,
+        };
+        is_lost.unwrap_or_else(|error| {
+            tracing::warn!("cannot look for the next host process: {error}");
+            false
+        })
     }
 
     /// Follows a host until it has gone.
@@ -177,7 +285,11 @@ impl Hosts {
                     questions,
                 }));
             }
-            self.set(endpoint.key(), live);
+            let told = KnownHost {
+                sessions: live,
+                is_lost: false,
+            };
+            self.set(endpoint.key(), Some(told));
         }
         Ok(())
     }
@@ -253,36 +365,71 @@ impl Hosts {
         let _ = timeout(BEGIN_TIMEOUT, waiting).await;
     }
 
-    fn set(&self, key: &str, sessions: Vec<Arc<LiveSession>>) {
-        let before = match sessions.is_empty() {
-            true => lock(&self.sessions).remove(key),
-            false => lock(&self.sessions).insert(key.to_owned(), sessions.clone()),
+    fn set(&self, key: &str, now: Option<KnownHost>) {
+        let mut known = lock(&self.known);
+        if known.get(key) == now.as_ref() {
+            return;
+        }
+        match now {
+            Some(now) => known.insert(key.to_owned(), now),
+            None => known.remove(key),
         };
-        if before.unwrap_or_default() != sessions {
+        drop(known);
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Notes that a host was killed. Its sessions stay, as the next one may have them.
+    fn lose(&self, key: &str) {
+        let mut known = lock(&self.known);
+        let host = known.entry(key.to_owned()).or_default();
+        let was_lost = mem::replace(&mut host.is_lost, true);
+        drop(known);
+        if !was_lost {
             self.revision.send_modify(|revision| *revision += 1);
         }
     }
 
-    /// A session that may be given more work here.
-    pub(crate) fn workable(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
-        let session = self.session(id).ok_or(ActError::Unknown)?;
+    /// A session that may be given more work here, as [`find`](Self::find) finds it.
+    pub(crate) async fn workable(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
+        let session = self.find(id).await?;
+        self.check_bounds(&session)?;
+        Ok(session)
+    }
+
+    fn check_bounds(&self, session: &LiveSession) -> Result<(), ActError> {
         match &self.bounded_to {
-            Some(bounded) if !bounded.has(&session) => Err(ActError::Refused(UNBOUND.to_owned())),
-            _ => Ok(session),
+            Some(bounded) if !bounded.has(session) => Err(ActError::Refused(UNBOUND.to_owned())),
+            _ => Ok(()),
         }
     }
 
-    /// Has the host of a session do something that it only confirms.
+    /// Has the host of a session do something that it only confirms. If the host was killed before it was
+    /// asked, the next one is waited for.
     pub async fn act(&self, id: &str, act: SessionAct) -> Result<(), ActError> {
-        let session = match act {
-            SessionAct::Answer { .. } | SessionAct::Steer { .. } => self.workable(id)?,
-            _ => self.session(id).ok_or(ActError::Unknown)?,
-        };
-        match ask(&session.endpoint, id, act).await? {
-            SessionAnswer::Done => Ok(()),
-            _ => Err(ActError::UnexpectedAnswer),
+        let is_work = matches!(act, SessionAct::Answer { .. } | SessionAct::Steer { .. });
+        let deadline = Instant::now() + NEXT_HOST_TIMEOUT;
+        let mut changes = self.changes();
+        loop {
+            let session = self.find_by(deadline, id).await?;
+            if is_work {
+                self.check_bounds(&session)?;
+            }
+            let answer = ask(&session.endpoint, id, act.clone()).await;
+            // It is not known here yet that the host was killed.
+            if is_between_hosts(&answer) && timeout_at(deadline, changes.changed()).await.is_ok() {
+                continue;
+            }
+            return match answer? {
+                SessionAnswer::Done => Ok(()),
+                _ => Err(ActError::UnexpectedAnswer),
+            };
         }
     }
+}
+
+/// Whether nobody was asked, as the host was killed and the next one does not answer yet.
+fn is_between_hosts<T>(done: &Result<T, ActError>) -> bool {
+    matches!(done, Err(ActError::Host(ConnectError::BetweenHosts)))
 }
 
 fn is_about(one: SystemTime, other: SystemTime) -> bool {
@@ -310,6 +457,9 @@ async fn ask(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener as StdUnixListener;
+
+    use host_process::endpoint::HostLock;
     use serde_json::json;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::{UnixListener, UnixStream};
@@ -366,5 +516,84 @@ mod tests {
         let sessions = hosts.sessions();
         let names = sessions.iter().map(|live| live.summary.session.as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["sess_1", "sess_2"]);
+    }
+
+    /// A host with one session, and what follows it.
+    struct FollowedHost {
+        _state: tempfile::TempDir,
+        endpoint: HostEndpoint,
+        hosts: Arc<Hosts>,
+        told: String,
+    }
+
+    impl FollowedHost {
+        fn new() -> Self {
+            let state = tempfile::tempdir().unwrap();
+            let hosts = Arc::new(Hosts::new(state.path().to_owned()));
+            tokio::spawn(Arc::clone(&hosts).follow());
+            let sessions = vec![summary("sess_1", &[])];
+            Self {
+                endpoint: HostEndpoint::new(state.path(), "k".to_owned()),
+                _state: state,
+                hosts,
+                told: json!(Answer::Sessions(sessions)).to_string(),
+            }
+        }
+
+        /// Starts a host, which is asked for its sessions first.
+        async fn start(&self, proof: &str) -> RunningHost {
+            let lock = self.endpoint.take().unwrap().unwrap();
+            let listener = lock.listen().unwrap();
+            let watched = answer(&listener, proof, &self.told).await;
+            RunningHost {
+                listener,
+                _watched: watched,
+                _lock: lock,
+            }
+        }
+    }
+
+    struct RunningHost {
+        listener: UnixListener,
+        _watched: UnixStream,
+        _lock: HostLock,
+    }
+
+    #[tokio::test]
+    async fn act_on_a_session_of_a_killed_host_waits_for_the_next_one() {
+        let followed = FollowedHost::new();
+        let hosts = &followed.hosts;
+        let host = followed.start(&"0".repeat(32)).await;
+        hosts.until_there("sess_1").await;
+        let guard = StdUnixListener::bind(followed.endpoint.new_adoption_socket()).unwrap();
+        drop(host);
+        let next = async {
+            timeout(BEGIN_TIMEOUT, hosts.until_one_is_lost())
+                .await
+                .unwrap();
+            assert_eq!(hosts.sessions().len(), 1);
+            let host = followed.start(&"1".repeat(32)).await;
+            let done = json!(Answer::Session(SessionAnswer::Done)).to_string();
+            drop(answer(&host.listener, &"2".repeat(32), &done).await);
+            host
+        };
+        let (acted, host) = tokio::join!(hosts.act("sess_1", SessionAct::Interrupt), next);
+        acted.unwrap();
+        assert!(!hosts.is_any_lost());
+        drop((host, guard));
+    }
+
+    #[tokio::test]
+    async fn session_ends_with_a_host_that_leaves_no_app_server() {
+        let followed = FollowedHost::new();
+        let hosts = &followed.hosts;
+        let host = followed.start(&"0".repeat(32)).await;
+        hosts.until_there("sess_1").await;
+        assert!(hosts.find("sess_1").await.is_ok());
+        drop(host);
+        let gone = timeout(BEGIN_TIMEOUT, hosts.until_gone("sess_1"));
+        gone.await.unwrap();
+        let unknown = hosts.find("sess_1").await.unwrap_err();
+        assert!(matches!(unknown, ActError::Unknown), "{unknown}");
     }
 }

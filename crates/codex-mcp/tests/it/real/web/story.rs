@@ -373,7 +373,17 @@ async fn session_of_the_page_outlives_its_host() {
     assert!(client.client.finish().await.success());
     let address = begin_on_page(&web, "work").await;
     gate.reached(1).await;
+    let of_session = web.browser("GET", &format!("/api{address}"));
+    wait_for("the session on the page", async || {
+        (of_session.send().await.status == 200).then_some(())
+    })
+    .await;
     super::kill_hosts(&web).await;
+    // Neither has ended.
+    let listed = work(&web).await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["state"], "running", "{listed:?}");
+    assert_eq!(of_session.send().await.status, 200);
     gate.release();
     wait_for("the answer on the page", async || {
         let request = web.browser("GET", &address).header("accept", "text/html");
