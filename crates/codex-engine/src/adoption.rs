@@ -56,6 +56,10 @@ const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 /// to the next one at once. Only sessions that may have work wait.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long Codex may take to repeat the open questions of a session whose threads are resumed. It takes
+/// some milliseconds.
+const REPETITION_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Why an app-server cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptionError {
@@ -265,10 +269,22 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
         }
     }
     entry.set_repetition(Repetition::Due);
+    tokio::spawn(end_repetition(Arc::clone(entry)));
     if entry.state() == State::Cancelled {
         let hub = Arc::clone(&codex.hub);
         tokio::spawn(unload_when_ended(hub, Arc::clone(entry)));
     }
+}
+
+/// Marks the repetition as over after a timeout, so that a question that was closed in the meantime is no
+/// longer listed as open.
+async fn end_repetition(entry: Arc<Entry>) {
+    let is_due = || {
+        let awaits = entry.access(|machine, _| machine.awaits_questions());
+        awaits && entry.repetition() == Repetition::Due
+    };
+    entry.wait_while(REPETITION_TIMEOUT, is_due).await;
+    entry.set_repetition(Repetition::Over);
 }
 
 async fn resume_child(server: &AppServer, child: &str) {

@@ -533,6 +533,10 @@ pub struct SessionInfo {
     pub title: Option<String>,
     /// The IDs of its open questions.
     pub questions: Vec<ActionId>,
+    /// The IDs of the open questions of an earlier host that Codex has yet to repeat. `questions` does not
+    /// have them, and `view` does not count them.
+    #[serde(default)]
+    pub awaited: Vec<ActionId>,
     /// The deadlines of the open questions: each is declined unless somebody answers by then.
     pub expiries: Vec<SystemTime>,
     /// The recommended time until the next poll; `None` if nothing will change by itself.

@@ -294,7 +294,9 @@ impl Hosts {
         Ok(())
     }
 
-    /// The open questions of a session: those that are known, or else the host is asked.
+    /// The open questions of a session: those that are known, or else the host is asked. It is not asked
+    /// while it waits for Codex to repeat some of them: it would answer seconds later, and until then none
+    /// of its sessions would be listed. The summary changes when Codex has repeated them.
     async fn questions(
         &self,
         endpoint: &HostEndpoint,
@@ -303,7 +305,13 @@ impl Hosts {
         if summary.questions.is_empty() {
             return Ok(Vec::new());
         }
-        if let Some(known) = self.session(&summary.session)
+        let known = self.session(&summary.session);
+        if awaits_questions(summary) {
+            let known = known.iter().flat_map(|known| &known.questions);
+            let open = known.filter(|one| summary.questions.contains(&one.id));
+            return Ok(open.cloned().collect());
+        }
+        if let Some(known) = known
             && known.has_questions_of(summary)
         {
             return Ok(known.questions.clone());
@@ -427,6 +435,12 @@ impl Hosts {
     }
 }
 
+/// Whether the host has taken the session over and Codex has yet to repeat some of the questions. The host
+/// does not know when such a question expires.
+fn awaits_questions(summary: &SessionSummary) -> bool {
+    summary.expiries.len() < summary.questions.len()
+}
+
 /// Whether nobody was asked, as the host was killed and the next one does not answer yet.
 fn is_between_hosts<T>(done: &Result<T, ActError>) -> bool {
     matches!(done, Err(ActError::Host(ConnectError::BetweenHosts)))
@@ -491,10 +505,57 @@ mod tests {
             tokens: None,
             usage: None,
             questions: questions.iter().map(|&id| id.to_owned()).collect(),
-            expiries: Vec::new(),
+            expiries: vec![SystemTime::UNIX_EPOCH; questions.len()],
             directory: None,
             bounds: String::new(),
         }
+    }
+
+    /// The summary of a session that was taken over, before Codex has repeated these questions.
+    fn awaiting(session: &str, questions: &[&str]) -> SessionSummary {
+        SessionSummary {
+            expiries: Vec::new(),
+            ..summary(session, questions)
+        }
+    }
+
+    #[tokio::test]
+    async fn known_questions_stay_until_codex_has_repeated_them() {
+        let question = json!({ "id": "req_1", "question":
+            { "kind": "command", "text": "ls?", "decisions": ["accept"], "expires_at": "then" } });
+        let question: NamedQuestion = serde_json::from_value(question).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let known = LiveSession {
+            endpoint: endpoint.clone(),
+            summary: summary("sess_1", &["req_1"]),
+            questions: vec![question.clone()],
+        };
+        let hosts = Hosts::new(state.path().to_owned());
+        let host = KnownHost {
+            sessions: vec![Arc::new(known)],
+            is_lost: true,
+        };
+        hosts.set(endpoint.key(), Some(host));
+        let more = awaiting("sess_1", &["req_1", "req_2"]);
+        let shown = hosts.questions(&endpoint, &more).await.unwrap();
+        assert_eq!(shown, [question]);
+        let other = awaiting("sess_1", &["req_2"]);
+        let shown = hosts.questions(&endpoint, &other).await.unwrap();
+        assert_eq!(shown, []);
+    }
+
+    #[tokio::test]
+    async fn sessions_are_listed_before_codex_has_repeated_a_question() {
+        let sessions = vec![awaiting("sess_1", &["req_1"]), summary("sess_2", &[])];
+        let followed = FollowedHost::with(sessions);
+        // It answers no other request.
+        let host = followed.start(&"0".repeat(32)).await;
+        followed.hosts.until_there("sess_2").await;
+        let sessions = followed.hosts.sessions();
+        let names = sessions.iter().map(|live| live.summary.session.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["sess_1", "sess_2"]);
+        drop(host);
     }
 
     #[tokio::test]
@@ -518,7 +579,7 @@ mod tests {
         assert_eq!(names.collect::<Vec<_>>(), ["sess_1", "sess_2"]);
     }
 
-    /// A host with one session, and what follows it.
+    /// A host with some sessions, and what follows it.
     struct FollowedHost {
         _state: tempfile::TempDir,
         endpoint: HostEndpoint,
@@ -528,10 +589,13 @@ mod tests {
 
     impl FollowedHost {
         fn new() -> Self {
+            Self::with(vec![summary("sess_1", &[])])
+        }
+
+        fn with(sessions: Vec<SessionSummary>) -> Self {
             let state = tempfile::tempdir().unwrap();
             let hosts = Arc::new(Hosts::new(state.path().to_owned()));
             tokio::spawn(Arc::clone(&hosts).follow());
-            let sessions = vec![summary("sess_1", &[])];
             Self {
                 endpoint: HostEndpoint::new(state.path(), "k".to_owned()),
                 _state: state,

@@ -417,7 +417,10 @@ impl Entry {
     }
 
     pub(super) fn info(&self) -> SessionInfo {
+        let may_repeat = self.repetition() != Repetition::Over;
         let inner = self.lock();
+        let awaited = inner.machine.awaited_questions();
+        let awaited = awaited.filter(|_| may_repeat && inner.machine.state().is_at_work());
         SessionInfo {
             session: self.id.clone(),
             thread: self.thread.clone(),
@@ -426,6 +429,7 @@ impl Entry {
             view: inner.machine.view(now().instant),
             title: inner.machine.title().map(str::to_owned),
             questions: open_ids(&inner.machine),
+            awaited: awaited.cloned().collect(),
             expiries: inner
                 .machine
                 .actions()

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_engine::command::SessionInfo;
+use codex_engine::logic::session::State;
 use codex_engine::{AdoptionError, AppServers, Handover, Predecessor, SharedSession};
 use common::duration;
 use common::output;
@@ -375,11 +376,17 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         view,
         title,
         questions,
+        awaited,
         mut expiries,
         ..
     } = info;
     expiries.truncate(MOST_QUESTIONS);
-    let questions = questions.into_iter().take(MOST_QUESTIONS);
+    // They are open, although their texts are not known here yet.
+    let state = match view.state {
+        State::Running if !awaited.is_empty() => State::WaitingApproval,
+        state => state,
+    };
+    let questions = awaited.into_iter().chain(questions).take(MOST_QUESTIONS);
     let questions = questions.map(|id| id.0).collect();
     let began = SystemTime::now().checked_sub(view.progress.took);
     let step = StepSummary {
@@ -391,7 +398,7 @@ fn summary(SharedSession { info, terms }: SharedSession) -> SessionSummary {
         session: session.to_string(),
         thread: thread.to_string(),
         title,
-        state: view.state.as_ref().to_owned(),
+        state: state.as_ref().to_owned(),
         created: view.created,
         step: view.state.is_at_work().then_some(step),
         tokens: view

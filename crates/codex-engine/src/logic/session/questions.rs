@@ -243,6 +243,11 @@ impl Session {
         }
     }
 
+    /// The questions that another process has shown and that Codex has yet to repeat.
+    pub fn awaited_questions(&self) -> impl Iterator<Item = &ActionId> {
+        self.asked_before.iter().map(|question| &question.id)
+    }
+
     /// Whether Codex has yet to repeat a question that another process has shown.
     #[must_use]
     pub fn awaits_questions(&self) -> bool {

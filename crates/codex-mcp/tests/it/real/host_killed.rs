@@ -375,6 +375,14 @@ async fn question_is_answered_before_its_client_is_back(release: &str) {
     work.wait_for(&session, "waiting_approval").await;
     work.client.client.signal(testkit::Signal::SIGSTOP);
     work.kill_host().await;
+    let listed = wait_for("the next host", async || {
+        let mut listing = work.stage.program(&["ps", "--json"]);
+        let listed = listing.kill_on_drop(true).output().await.unwrap();
+        listed.status.success().then_some(listed.stdout)
+    })
+    .await;
+    let listed: Value = serde_json::from_slice(&listed).unwrap();
+    assert_eq!(listed["work"][0]["state"], "asking", "{listed:#}");
     said(work.stage.program(&["approve", &session])).await;
     work.client.client.signal(testkit::Signal::SIGCONT);
     let ended = work.wait_for(&session, "idle").await;
