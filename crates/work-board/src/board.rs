@@ -317,8 +317,8 @@ impl WorkBoard {
     /// [`ActError`].
     pub async fn start(&self, new: NewSession) -> Result<String, ActError> {
         let connect = &*self.connections.sessions;
-        let started = tools::call(connect, None, "codex", new.arguments()).await?;
-        self.begun(&started).await
+        let started = tools::call(connect, None, "codex", new.arguments()).await;
+        self.begun(&started.map_err(tools::about_form)?).await
     }
 
     /// The recorded threads, those that were used last first.
@@ -359,8 +359,8 @@ impl WorkBoard {
     pub async fn resume(&self, thread: &str, directory: Option<&str>) -> Result<String, ActError> {
         let arguments = resume_arguments(thread, directory);
         let connect = &*self.connections.sessions;
-        let resumed = tools::call(connect, None, "codex_session", arguments).await?;
-        self.begun(&resumed).await
+        let resumed = tools::call(connect, None, "codex_session", arguments).await;
+        self.begun(&resumed.map_err(tools::about_form)?).await
     }
 
     /// Starts a run, and returns the ID of its job.
@@ -375,7 +375,8 @@ impl WorkBoard {
             "sandbox": new.sandbox,
             "exit_criteria": new.criteria,
         });
-        self.submit_run(arguments).await
+        let submitted = self.submit_run(arguments).await;
+        submitted.map_err(tools::about_form)
     }
 
     /// Starts a run with the arguments of the tool `codex_run`, and returns the ID of its job.

@@ -17,6 +17,41 @@ const WRONG: [&str; 4] = [
 /// The code of the error by which a tool says that a turn runs.
 const BUSY: &str = "SESSION_BUSY";
 
+/// The parameters of tools whose fields in a form have other names, with those.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("approvalPolicy", "approvals"),
+    ("cwd", "directory"),
+    ("repo", "directory"),
+    ("threadId", "thread"),
+];
+
+/// The parameter of `codex_run` whose members are fields of the form themselves.
+const CRITERIA: &str = "exit_criteria: ";
+
+/// The error of a tool in the words of the form whose fields were its arguments.
+pub(crate) fn about_form(error: ActError) -> ActError {
+    match error {
+        ActError::Wrong(message) => ActError::Wrong(with_field_names(&message)),
+        other => other,
+    }
+}
+
+/// The message with the names of fields where it names parameters: at its beginning, or in backticks.
+fn with_field_names(message: &str) -> String {
+    let message = message.strip_prefix(CRITERIA).unwrap_or(message);
+    let mut named = message.to_owned();
+    for (parameter, field) in OTHER_NAMES {
+        let rest = message.strip_prefix(parameter);
+        if let Some(rest) = rest.filter(|rest| rest.starts_with(": ")) {
+            named = format!("{field}{rest}");
+        }
+    }
+    for (parameter, field) in OTHER_NAMES {
+        named = named.replace(&format!("`{parameter}`"), &format!("`{field}`"));
+    }
+    named
+}
+
 /// Calls a tool of this host, or else of the usual one, and returns its structured result.
 pub(crate) async fn call(
     connect: &Connect,
@@ -70,6 +105,30 @@ fn failed(CallError(error): CallError) -> ActError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn error_about_a_form_names_its_fields() {
+        for (of_tool, of_form) in [
+            (
+                "there is no directory /x; `repo` names the repository",
+                "there is no directory /x; `directory` names the repository",
+            ),
+            (
+                "exit_criteria: commits: \"x\" is no number",
+                "commits: \"x\" is no number",
+            ),
+            (
+                "approvalPolicy: it must be one of",
+                "approvals: it must be one of",
+            ),
+            ("threadId: no ID", "thread: no ID"),
+            ("sandbox: it must be one of", "sandbox: it must be one of"),
+            ("repository /x is bare", "repository /x is bare"),
+        ] {
+            let error = about_form(ActError::Wrong(of_tool.to_owned()));
+            assert_eq!(error.to_string(), of_form);
+        }
+    }
 
     #[test]
     fn tool_error_is_shown_without_code_and_hint() {

@@ -177,7 +177,11 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
     let file = web.stage.file("file");
     fs::write(&file, "").unwrap();
     for (directory, sandbox, why) in [
-        ("/no/such", "read-only", "there is no directory /no/such"),
+        (
+            "/no/such",
+            "read-only",
+            "there is no directory /no/such; `directory` names",
+        ),
         (file.to_str().unwrap(), "read-only", "there is no directory"),
         (directory, "x", "sandbox"),
     ] {
@@ -193,10 +197,9 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
     let negative = [&fields[..3], &[("commits", "-1")][..]].concat();
     let refused = web.post("/runs", &negative).await;
     assert_eq!(refused.status, 400, "{refused:?}");
-    assert!(
-        refused.body.contains("is not a number of commits"),
-        "{refused:?}"
-    );
+    let error = refused.json()["error"].as_str().unwrap().to_owned();
+    let words = "commits: \"-1\" is not a number of commits";
+    assert!(error.starts_with(words), "{error}");
     let misspelt = [&fields[..], &[("reviw", "on")][..]].concat();
     let refused = web.post("/runs", &misspelt).await;
     assert_eq!(refused.status, 400, "{refused:?}");
