@@ -12,7 +12,7 @@ use common::nearest::nearest;
 use common::text::one_line;
 use job_queue::service::Response as Answer;
 use serde::Deserialize;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::refusal::Refusal;
 
@@ -140,7 +140,8 @@ pub(crate) fn field<'a>(fields: &'a Fields, name: &'static str) -> Result<&'a st
     }
 }
 
-/// The response that a form makes: a decision in Codex's form, or the answers to a question.
+/// The response that a form makes: a decision in Codex's form, also a word without its quotes, or the
+/// answers to a question. Whether the question offers it is checked later.
 pub(crate) fn answer_of(fields: &Fields) -> Result<Answer, Refusal> {
     let decision = field(fields, "decision")?;
     if decision == "submit" {
@@ -153,9 +154,11 @@ pub(crate) fn answer_of(fields: &Fields) -> Result<Answer, Refusal> {
         let answers = answers.map(|(name, text)| (name.to_owned(), text.as_str().into()));
         return Ok(Answer::Decision(Decision::Submit(Map::from_iter(answers))));
     }
-    let decision = serde_json::from_str(decision);
-    let decision = decision.map_err(|error| Refusal::Wrong(format!("not a decision: {error}")))?;
-    Ok(Answer::Decision(decision))
+    let given: Value = serde_json::from_str(decision).unwrap_or_else(|_| decision.trim().into());
+    Ok(match Decision::deserialize(&given) {
+        Ok(decision) => Answer::Decision(decision),
+        Err(_) => Answer::Json(given),
+    })
 }
 
 #[cfg(test)]
@@ -193,6 +196,24 @@ mod tests {
         let words = "the field `command` is given more than once";
         assert_eq!(refused(&pairs), Err(words.to_owned()));
         assert_eq!(refused(&pairs[1..]), Ok(()));
+    }
+
+    #[test]
+    fn decision_is_json_or_a_bare_word() {
+        let form = |decision: &str| {
+            let fields = [("decision".to_owned(), decision.to_owned())];
+            answer_of(&Fields::from_iter(fields)).ok()
+        };
+        let accept = Some(Answer::Decision(Decision::Accept));
+        assert_eq!(form("\"accept\""), accept);
+        assert_eq!(form(" accept "), accept);
+        let rule = Decision::AcceptWithExecpolicyAmendment(vec!["ls".to_owned()]);
+        let given = json!(rule).to_string();
+        assert_eq!(form(&given), Some(Answer::Decision(rule)));
+        for wrong in ["\"foo\"", "foo"] {
+            assert_eq!(form(wrong), Some(Answer::Json("foo".into())));
+        }
+        assert_eq!(form(" "), None);
     }
 
     #[test]

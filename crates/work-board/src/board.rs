@@ -7,6 +7,7 @@ use codex_engine::command::LONGEST_WAIT;
 use codex_engine::logic::action::Decision;
 use codex_engine::logic::cost::Prices;
 use common::json::merged;
+use common::text::one_line;
 use host_process::connect::{self, ConnectError, Watch};
 use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
 use job_queue::logic::JobPrefix;
@@ -60,6 +61,9 @@ pub struct Connections {
 /// was sent. It takes about 0.1 s. A message about which the host says nothing for longer may have
 /// reached Codex, and is not sent again.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest part of a wrong decision in a message, in bytes.
+const SHOWN: usize = 60;
 
 /// A session to be started.
 #[derive(Debug, Clone)]
@@ -251,7 +255,7 @@ impl WorkBoard {
                 .map(Some)
                 .map_err(|error| ActError::Wrong(error.to_string()))?,
             // The host knows more: that it is open, or how it was closed, and by whom.
-            None => decision_of(response),
+            None => decision_of(response)?,
         };
         let act = SessionAct::Answer {
             question: question.to_owned(),
@@ -503,10 +507,16 @@ fn unattended() -> Value {
 }
 
 /// The decision of a response that names one.
-fn decision_of(response: Response) -> Option<Decision> {
+fn decision_of(response: Response) -> Result<Option<Decision>, ActError> {
     match response {
-        Response::Decision(decision) => Some(decision),
-        Response::Json(_) | Response::Rule | Response::Words(_) | Response::Text(_) => None,
+        Response::Decision(decision) => Ok(Some(decision)),
+        Response::Json(given) => {
+            let given = one_line(&given.to_string(), SHOWN);
+            Err(ActError::Wrong(format!(
+                "{given} is no decision; `decisions` of an open question has those that it offers"
+            )))
+        }
+        Response::Rule | Response::Words(_) | Response::Text(_) => Ok(None),
     }
 }
 

@@ -59,6 +59,12 @@ async fn question_is_answered_on_the_page(release: &str) {
         ("decision", accept.as_str()),
     ];
     assert!(!web.stage.file("made.txt").exists());
+    let wrong = [("question", question.as_str()), ("decision", "foo")];
+    let refused = web.post(&format!("{path}/answer"), &wrong).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    let error = refused.json()["error"].as_str().unwrap().to_owned();
+    let words = "does not offer \"foo\"; it offers \"accept\", ";
+    assert!(error.contains(words), "{error}");
     let answered = web.post(&format!("{path}/answer"), &fields).await;
     assert_eq!(answered.status, 200, "{answered:?}");
     let closed = html_with(&mut news, ", on the page").await;
@@ -347,7 +353,7 @@ async fn session_beyond_the_bounds_gets_no_yes_and_no_message() {
     assert!(web.stage.file("made.txt").exists());
 
     let question = question_of(&web, &within).await;
-    let no = [("question", question.as_str()), ("decision", "\"decline\"")];
+    let no = [("question", question.as_str()), ("decision", "decline")];
     let path = format!("/sessions/{within}");
     let answered = web.post(&format!("{path}/answer"), &no).await;
     assert_eq!(answered.status, 200, "{answered:?}");
