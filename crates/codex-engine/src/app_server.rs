@@ -4,12 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use codex_protocol::codex::{
     ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse, Method,
 };
+use common::sync::lock;
 use nix::unistd::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -338,19 +339,15 @@ impl AppServer {
 
     /// The login, as far as Codex has told it.
     pub(super) fn account(&self) -> Account {
-        self.read_account().account
-    }
-
-    fn read_account(&self) -> MutexGuard<'_, ReadAccount> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.account).account
     }
 
     /// The login. If Codex could not tell it, it is asked again after a pause.
     pub(super) async fn current_account(&self) -> Account {
-        let is_worth_another_try = self.read_account().is_worth_another_try();
+        let is_worth_another_try = lock(&self.account).is_worth_another_try();
         if is_worth_another_try {
             let read = ReadAccount::read(&self.connection.0).await;
-            *self.read_account() = read;
+            *lock(&self.account) = read;
         }
         self.account()
     }

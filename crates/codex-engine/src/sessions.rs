@@ -1,9 +1,10 @@
 //! The sessions, by their own ID and by that of their thread.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use codex_protocol::codex::ThreadId;
+use common::sync::lock;
 
 use super::command::{SessionId, StartThread};
 use super::entry::Entry;
@@ -130,7 +131,7 @@ impl Sessions {
     /// Adds a session. If its thread has got another one in the meantime, returns that one, unless
     /// it is cancelled: a cancelled session is replaced.
     pub(super) fn add(&self, entry: Entry) -> Result<AddedSession, TooManySessions> {
-        let mut tables = self.lock();
+        let mut tables = lock(&self.tables);
         if let Some(already) = tables.by_thread.get(&entry.thread)
             && already.state() != State::Cancelled
         {
@@ -169,19 +170,19 @@ impl Sessions {
 
     /// Removes a session. The settings of its thread stay remembered.
     pub(super) fn forget(&self, entry: &Arc<Entry>) {
-        self.lock().forget(entry);
+        lock(&self.tables).forget(entry);
     }
 
     /// Removes a session and the settings of its thread.
     pub(super) fn erase(&self, entry: &Arc<Entry>) {
-        self.lock().erase(entry);
+        lock(&self.tables).erase(entry);
     }
 
     /// Registers the thread of a sub-agent that a session's thread started. If several sessions
     /// claim it, it stays with the first one that is not cancelled, since a step may also name
     /// sub-agents of other threads. Returns whether it is new to the session.
     pub(super) fn adopt(&self, child: &str, parent: &Arc<Entry>) -> bool {
-        let mut tables = self.lock();
+        let mut tables = lock(&self.tables);
         let known = tables.by_child.get(child);
         let is_free = known.is_none_or(|parent| parent.state() == State::Cancelled);
         if !is_free || tables.by_child.len() >= CHILDREN {
@@ -193,7 +194,7 @@ impl Sessions {
 
     /// The threads of sub-agents of a session's thread.
     pub(super) fn children(&self, parent: &Arc<Entry>) -> Vec<String> {
-        let tables = self.lock();
+        let tables = lock(&self.tables);
         let all = tables.by_child.iter();
         let own = all.filter(|(_, entry)| Arc::ptr_eq(entry, parent));
         own.map(|(child, _)| child.clone()).collect()
@@ -202,14 +203,14 @@ impl Sessions {
     /// The session that answers for the questions of a thread: its own session, or for a sub-agent
     /// the session whose thread started it.
     pub(super) fn responsible(&self, thread: &str) -> Option<Arc<Entry>> {
-        let tables = self.lock();
+        let tables = lock(&self.tables);
         let own = tables.by_thread.get(thread);
         own.or_else(|| tables.by_child.get(thread)).cloned()
     }
 
     /// The settings with which a thread can be resumed, if they are remembered.
     pub(super) fn recall(&self, thread: &str) -> Option<StartThread> {
-        let tables = self.lock();
+        let tables = lock(&self.tables);
         match tables.by_thread.get(thread) {
             Some(entry) => Some(entry.resume_settings()),
             None => tables.recall(thread),
@@ -218,21 +219,21 @@ impl Sessions {
 
     /// Whether the thread's settings are known because it has, or had, a session.
     pub(super) fn remembers(&self, thread: &str) -> bool {
-        let tables = self.lock();
+        let tables = lock(&self.tables);
         tables.by_thread.contains_key(thread) || tables.remembered.contains_key(thread)
     }
 
     pub(super) fn by_id(&self, id: &SessionId) -> Option<Arc<Entry>> {
-        self.lock().by_id.get(id).cloned()
+        lock(&self.tables).by_id.get(id).cloned()
     }
 
     /// Whether a session with this ID was listed here, and has been removed since.
     pub(super) fn was_listed(&self, id: &SessionId) -> bool {
-        self.lock().unlisted.contains(id)
+        lock(&self.tables).unlisted.contains(id)
     }
 
     pub(super) fn by_thread(&self, thread: &str) -> Option<Arc<Entry>> {
-        self.lock().by_thread.get(thread).cloned()
+        lock(&self.tables).by_thread.get(thread).cloned()
     }
 
     /// Whether a session is the current one of its thread.
@@ -243,14 +244,9 @@ impl Sessions {
 
     /// All sessions, in the order of their beginning.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
-        let tables = self.lock();
+        let tables = lock(&self.tables);
         let known = tables.order.iter().filter_map(|id| tables.by_id.get(id));
         known.cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Tables> {
-        // The maps are changed together, and no step in between can panic.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -281,7 +277,7 @@ mod tests {
         let sessions = Sessions::default();
         let id = |number: usize| SessionId::named(&format!("sess_{number}"));
         for number in 0..=UNLISTED {
-            sessions.lock().note_unlisted(id(number));
+            lock(&sessions.tables).note_unlisted(id(number));
         }
         assert!(!sessions.was_listed(&id(0)));
         assert!(sessions.was_listed(&id(1)) && sessions.was_listed(&id(UNLISTED)));

@@ -5,9 +5,10 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::sync::lock;
 use futures::future::join_all;
 use safe_files::off_runtime;
 use serde::{Deserialize, Serialize};
@@ -228,15 +229,12 @@ impl SharedCodex {
 
     /// Notes the mount targets that are missing in a directory which commands may write to.
     pub(super) fn note_mount_targets(&self, directory: &Path) {
-        let targets = self.mount_targets.lock();
-        let mut targets = targets.unwrap_or_else(PoisonError::into_inner);
-        targets.note_missing_in(directory);
+        lock(&self.mount_targets).note_missing_in(directory);
     }
 
     /// Removes the mount targets that killed sandboxes have left, unless one still runs.
     pub(super) async fn remove_mount_targets(&self) {
-        let targets = self.mount_targets.lock();
-        let targets = targets.unwrap_or_else(PoisonError::into_inner).clone();
+        let targets = lock(&self.mount_targets).clone();
         let register = self.register.clone();
         if let Err(error) = off_runtime::run(move || targets.remove(&register)).await {
             tracing::warn!("mount targets of Codex's sandbox may be left: {error}");
@@ -329,7 +327,7 @@ impl AppServers {
     }
 
     fn find(&self, is_wanted: impl Fn(&SharedCodex) -> bool) -> Option<Arc<SharedCodex>> {
-        let all = self.all();
+        let all = lock(&self.all);
         let found = all.iter().find(|one| is_wanted(&one.codex));
         found.map(|found| Arc::clone(&found.codex))
     }
@@ -358,21 +356,16 @@ impl AppServers {
             ..codex
         });
         tokio::spawn(super::unloading::sweep(Arc::downgrade(&codex.hub)));
-        self.all().push(Member {
+        lock(&self.all).push(Member {
             codex: Arc::clone(&codex),
             unused_since: None,
         });
         codex
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Member>> {
-        // The list is valid at every point.
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The sessions of all app-servers.
     pub(super) fn entries(&self) -> Vec<(Arc<Hub>, Arc<Entry>)> {
-        let all = self.all();
+        let all = lock(&self.all);
         let of_one = |one: &Member| {
             let hub = &one.codex.hub;
             let entries = hub.sessions.all().into_iter();
@@ -387,7 +380,7 @@ impl AppServers {
     /// them, and no session works. Their threads can be resumed.
     pub async fn end_unused(&self, long: Duration) {
         let mut unused = Vec::new();
-        self.all().retain_mut(|one| {
+        lock(&self.all).retain_mut(|one| {
             if one.is_used() {
                 one.unused_since = None;
                 return true;
@@ -406,7 +399,7 @@ impl AppServers {
     /// use of them.
     #[must_use]
     pub fn sessions(&self) -> Vec<SharedSession> {
-        let all = self.all();
+        let all = lock(&self.all);
         let sessions = all.iter().flat_map(|one| {
             let entries = one.codex.hub.sessions.all();
             entries.into_iter().map(move |entry| SharedSession {
@@ -429,7 +422,7 @@ impl AppServers {
     }
 
     fn codexes(&self) -> Vec<Arc<SharedCodex>> {
-        let all = self.all();
+        let all = lock(&self.all);
         all.iter().map(|one| Arc::clone(&one.codex)).collect()
     }
 
@@ -465,7 +458,7 @@ impl AppServers {
 
     /// Prevents other processes from taking the app-servers over if this one dies.
     pub fn be_last_owner(&self) {
-        for one in self.all().iter() {
+        for one in lock(&self.all).iter() {
             let running = one.codex.backend.running();
             if let Some(keeper) = running.as_ref().and_then(|(server, _)| server.keeper()) {
                 keeper.be_last();
@@ -476,7 +469,7 @@ impl AppServers {
     /// Interrupts all turns, ends all app-servers and waits for their exits, a few seconds at
     /// most.
     pub async fn shut_down(&self) -> Shutdown {
-        let all = std::mem::take(&mut *self.all());
+        let all = std::mem::take(&mut *lock(&self.all));
         let ended = join_all(all.iter().map(|one| one.codex.shut_down())).await;
         match ended.contains(&Shutdown::Unfinished) {
             true => Shutdown::Unfinished,

@@ -1,11 +1,12 @@
 //! Passes the stderr of a Codex to the log, and keeps its end for error messages.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anstream::adapter::strip_str;
 use codex_protocol::lines::{Frame, LineDecoder};
+use common::sync::lock;
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
@@ -54,7 +55,7 @@ impl StderrLog {
     pub(super) async fn stderr_tail(self) -> StderrTail {
         // The last lines may not have been read yet.
         let _ = timeout(TAIL_TIMEOUT, self.listening).await;
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.kept);
         // A warning is not the cause of a failure, and the cause is displayed within a sentence.
         let reasons = kept.lines().filter(|line| !is_warning(line));
         let reasons: Vec<&str> = reasons
@@ -96,7 +97,7 @@ fn is_warning(line: &str) -> bool {
 fn keep(line: &str, kept: &Mutex<String>) {
     let line = strip_str(line).to_string();
     tracing::info!(target: "codex", "{line}");
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(kept);
     kept.push_str(&line);
     kept.push('\n');
     let surplus = kept.len().saturating_sub(KEPT);

@@ -6,9 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use supervise::exit::Exit;
 use supervise::short_lived::{Extent, ProgramOutput, RunOptions, run_with_input};
 use supervise::spawn::Program;
@@ -200,7 +201,7 @@ impl Invocation {
     /// Reads or changes the subcommands that have timed out.
     fn note(&self, change: impl FnOnce(&mut BTreeSet<OsString>) -> bool) -> bool {
         let kinds = self.has_timed_out.as_ref();
-        kinds.is_some_and(|kinds| change(&mut kinds.lock().unwrap_or_else(PoisonError::into_inner)))
+        kinds.is_some_and(|kinds| change(&mut lock(kinds)))
     }
 
     /// The value of a variable as git gets it.

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{panic, thread};
 
+use common::sync::lock;
 use rustix::termios::{Termios, Winsize};
 
 use super::screen;
@@ -80,7 +81,7 @@ impl UserTerminal {
     pub fn make_raw(&self) -> io::Result<()> {
         let mut raw = self.saved.attributes.clone();
         raw.make_raw();
-        self.saved.undo().get_or_insert_default();
+        lock(&self.saved.undo).get_or_insert_default();
         set_attributes(&self.saved.tty, &raw)
     }
 
@@ -88,12 +89,12 @@ impl UserTerminal {
     /// shell has the terminal.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.saved.undo().is_some()
+        lock(&self.saved.undo).is_some()
     }
 
     /// Sets the output that restores the terminal. Ignored while the terminal is not raw.
     pub fn set_undo(&self, bytes: Vec<u8>) {
-        if let Some(undo) = self.saved.undo().as_mut() {
+        if let Some(undo) = lock(&self.saved.undo).as_mut() {
             *undo = bytes;
         }
     }
@@ -130,12 +131,8 @@ impl UserTerminal {
 }
 
 impl SavedState {
-    fn undo(&self) -> std::sync::MutexGuard<'_, Option<Vec<u8>>> {
-        self.undo.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn restore(&self) -> io::Result<()> {
-        let Some(undo) = self.undo().take() else {
+        let Some(undo) = lock(&self.undo).take() else {
             return Ok(());
         };
         // The attributes first, since they make the terminal usable: writing the output may have to

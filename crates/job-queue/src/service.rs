@@ -5,12 +5,13 @@ mod change;
 mod instructions;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use agent_team::audit::{Audit, AuditOutcome, Event, Record};
 use codex_protocol::codex::ThreadId;
 use common::duration::ago;
+use common::sync::lock;
 use common::text::one_line;
 use goal_run::logic::notifier::Notifier;
 use goal_run::notify::UnusableNotifier;
@@ -494,8 +495,7 @@ impl Jobs {
         let id = Uuid::parse_str(job.as_str()).unwrap_or_default();
         let mut record = Record::new(id, event, outcome);
         complete(&mut record);
-        let mut audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
-        audit
+        lock(audit)
             .write(&record)
             .map_err(|error| JobsError::Audit(error.to_string()))
     }

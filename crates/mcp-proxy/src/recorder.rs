@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use agent_team::audit::{AuditOutcome, Event};
 use agent_team::logic::registry::Settings;
 use agent_team::{Records, TeamServices, shutdown_summary};
 use codex_protocol::rpc::RequestId;
+use common::sync::lock;
 use uuid::Uuid;
 
 use crate::logic::{CallOutcome, Note};
@@ -59,7 +60,7 @@ impl Recorder {
 
     /// Sets the settings of the thread that the router's next message begins, if it begins one.
     pub(super) fn expect_start(&self, thread_start: Option<ThreadStart>) {
-        self.lock().next = thread_start;
+        lock(&self.state).next = thread_start;
     }
 
     /// Records a note of the router.
@@ -112,7 +113,7 @@ impl Recorder {
         };
         let id = Uuid::new_v4();
         records.prompted(id, event, thread, prompt);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let thread_start = state.next.take().unwrap_or_default();
         let known = RecordedCall {
             id,
@@ -124,7 +125,7 @@ impl Recorder {
     }
 
     fn thread_started(&self, records: &Records, call: &RequestId, thread: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(known) = state.calls.get_mut(call) else {
             return;
         };
@@ -140,7 +141,7 @@ impl Recorder {
         thread: Option<&str>,
         outcome: CallOutcome,
     ) {
-        let Some(known) = self.lock().calls.remove(call) else {
+        let Some(known) = lock(&self.state).calls.remove(call) else {
             return;
         };
         let audited = match outcome {
@@ -155,10 +156,5 @@ impl Recorder {
             records.turn_ended(thread, audited);
         }
         records.finished(known.id, known.event, thread, audited);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while holding it, and it is valid at every point.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

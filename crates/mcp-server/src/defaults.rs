@@ -1,12 +1,13 @@
 //! The settings of new threads that a call leaves open.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use agent_team::{Context, Member};
 use codex_engine::command::{Settings, joined};
 use codex_engine::injected_server::{self, Server};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use common::sync::lock;
 use safe_files::off_runtime;
 use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
@@ -110,22 +111,15 @@ impl Defaults {
         }
     }
 
-    fn lock_previous_thread(&self) -> MutexGuard<'_, Option<String>> {
-        // The text is valid at every point.
-        self.previous_thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Drops the summary of the previous thread, once the first new thread has received it.
     pub fn forget_previous_thread(&self) {
-        self.lock_previous_thread().take();
+        lock(&self.previous_thread).take();
     }
 
     /// The text before a call's own developer instructions.
     fn before(&self) -> Option<String> {
         joined(
-            self.lock_previous_thread().clone(),
+            lock(&self.previous_thread).clone(),
             self.developer_instructions.clone(),
         )
     }

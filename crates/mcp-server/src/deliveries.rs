@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
 use rmcp::model::{CallToolResult, NumberOrString};
 
 /// An action that runs once an answer has been written and flushed.
@@ -23,17 +24,12 @@ impl fmt::Debug for Deliveries {
 impl Deliveries {
     /// Registers an action for the delivery of the answer to this request.
     pub(super) fn register(&self, id: NumberOrString, then: AfterDelivery) {
-        self.with(|all| all.insert(id, then));
+        lock(&self.0).insert(id, then);
     }
 
     /// Removes the action for the delivery of the answer to this request.
     pub(super) fn take(&self, id: &NumberOrString) -> Option<AfterDelivery> {
-        self.with(|all| all.remove(id))
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<NumberOrString, AfterDelivery>) -> T) -> T {
-        // Nothing panics while holding it, and a map is valid at every point.
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        lock(&self.0).remove(id)
     }
 }
 

@@ -2,8 +2,9 @@
 //! ID.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use common::sync::lock;
 use tokio_util::sync::CancellationToken;
 
 /// The token that ends each subscription, by the address of its resource.
@@ -20,7 +21,7 @@ impl Notices {
         notifying: impl Future<Output = ()> + Send + 'static,
     ) {
         let ended = {
-            let mut all = self.lock();
+            let mut all = lock(&self.0);
             if all.get(resource).is_some_and(|ended| !ended.is_cancelled()) {
                 return;
             }
@@ -38,13 +39,8 @@ impl Notices {
 
     /// Ends the subscription to a resource.
     pub(super) fn unsubscribe(&self, resource: &str) {
-        if let Some(ended) = self.lock().remove(resource) {
+        if let Some(ended) = lock(&self.0).remove(resource) {
             ended.cancel();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<&'static str, CancellationToken>> {
-        // A map is valid at every point.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

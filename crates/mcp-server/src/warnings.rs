@@ -2,8 +2,9 @@
 //!
 //! The first result that can carry a warning does so; `codex_status` always lists all.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
@@ -28,7 +29,7 @@ impl Warnings {
     /// Adds a warning, unless it is there already.
     pub fn push(&self, warning: impl Into<String>) {
         let warning = warning.into();
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if state.all.len() < MAX_WARNINGS && !state.all.contains(&warning) {
             state.all.push(warning);
         }
@@ -37,12 +38,12 @@ impl Warnings {
     /// All warnings, the oldest first.
     #[must_use]
     pub fn all(&self) -> Vec<String> {
-        self.state().all.clone()
+        lock(&self.0).all.clone()
     }
 
     /// Takes the warnings that no result has carried yet.
     fn take_new(&self) -> Vec<String> {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         let new = state.all.iter().skip(state.carried).cloned().collect();
         state.carried = state.all.len();
         new
@@ -75,11 +76,6 @@ impl Warnings {
                 return;
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A list is valid at every point.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

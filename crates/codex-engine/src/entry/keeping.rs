@@ -200,7 +200,7 @@ impl Entry {
     }
 
     fn keeper(&self) -> Option<Keeper> {
-        self.lock().server.0.keeper().cloned()
+        lock(&self.inner).server.0.keeper().cloned()
     }
 
     /// Stores all values of the session in the guard.
@@ -209,7 +209,7 @@ impl Entry {
         let owner = self.owner();
         let children = self.kept_children();
         let kept = {
-            let inner = self.lock();
+            let inner = lock(&self.inner);
             KeptSession {
                 session: self.id.clone(),
                 thread: self.thread.clone(),
@@ -237,7 +237,7 @@ impl Entry {
             // The session is not restored yet.
             return;
         }
-        let Some(record) = self.lock().machine.record() else {
+        let Some(record) = lock(&self.inner).machine.record() else {
             kept.steps.clear();
             return self.forget_kept();
         };

@@ -3,7 +3,7 @@
 mod keeping;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use codex_protocol::codex::{ApprovalPolicy, ModelOptions, ThreadId, ThreadNotification};
@@ -199,7 +199,7 @@ impl Entry {
     /// decision arrives if the turn ends first.
     pub(super) fn expect_decision(&self, request: RequestId) -> oneshot::Receiver<Value> {
         let (sender, decided) = oneshot::channel();
-        let mut decisions = self.decisions();
+        let mut decisions = lock(&self.decisions);
         decisions.retain(|_, waiting| !waiting.is_closed());
         decisions.insert(request, sender);
         decided
@@ -207,14 +207,7 @@ impl Entry {
 
     /// Takes the receiver of the decision on a question of ours.
     pub(super) fn decision(&self, request: &RequestId) -> Option<oneshot::Sender<Value>> {
-        self.decisions().remove(request)
-    }
-
-    fn decisions(&self) -> MutexGuard<'_, HashMap<RequestId, oneshot::Sender<Value>>> {
-        // A map is valid at every point.
-        self.decisions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.decisions).remove(request)
     }
 
     /// Sets the receiver of the thread's notifications; `false` if there is one already.
@@ -230,7 +223,7 @@ impl Entry {
 
     /// Keeps pictures for Codex, in place of those of the previous prompt.
     pub(super) fn keep_until_next_prompt(&self, pictures: PictureCopies) {
-        self.lock().pictures = pictures;
+        lock(&self.inner).pictures = pictures;
     }
 
     /// Changes the machine and wakes all watchers.
@@ -251,7 +244,7 @@ impl Entry {
     /// Accesses the machine without waking watchers.
     pub(super) fn access<T>(&self, access: impl FnOnce(&mut Session, Now) -> T) -> T {
         let (result, closed, alerts) = {
-            let machine = &mut self.lock().machine;
+            let machine = &mut lock(&self.inner).machine;
             let result = access(machine, now());
             (result, machine.take_closed(), machine.take_alerts())
         };
@@ -274,12 +267,12 @@ impl Entry {
 
     /// Whether the session was opened in Codex's own program, and is not over.
     pub(super) fn is_attached(&self) -> bool {
-        let machine = &self.lock().machine;
+        let machine = &lock(&self.inner).machine;
         machine.is_attached() && machine.state() != State::Cancelled
     }
 
     pub(super) fn state(&self) -> State {
-        self.lock().machine.state()
+        lock(&self.inner).machine.state()
     }
 
     /// Marks the open questions as shown.
@@ -291,7 +284,7 @@ impl Entry {
     }
 
     pub(super) fn server(&self) -> Running {
-        self.lock().server.clone()
+        lock(&self.inner).server.clone()
     }
 
     /// Whether its thread existed before this session.
@@ -309,7 +302,7 @@ impl Entry {
 
     /// The settings with which its thread is resumed after the session has ended.
     pub(super) fn resume_settings(&self) -> StartThread {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         StartThread {
             settings: inner.settings.with(&inner.pending),
             timeouts: Some(inner.machine.timeouts()),
@@ -320,7 +313,7 @@ impl Entry {
 
     /// The settings, with the pending changes.
     pub(super) fn settings(&self) -> Settings {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         inner.settings.with(&inner.pending)
     }
 
@@ -335,7 +328,7 @@ impl Entry {
     /// Stores changes of the settings for the next prompt.
     pub(super) fn set_pending(&self, overrides: Overrides, model_options: ModelOptions) {
         {
-            let mut inner = self.lock();
+            let mut inner = lock(&self.inner);
             inner.pending = overrides.over(std::mem::take(&mut inner.pending));
             inner.settings.model_options =
                 overlay_model_options(model_options, inner.settings.model_options);
@@ -345,13 +338,13 @@ impl Entry {
 
     /// The changes of a prompt, merged over the pending ones.
     pub(super) fn with_pending(&self, overrides: Overrides) -> Overrides {
-        overrides.over(self.lock().pending.clone())
+        overrides.over(lock(&self.inner).pending.clone())
     }
 
     /// Applies the settings of a prompt that Codex has accepted.
     pub(super) fn prompted(&self, prompt: &Prompt) {
         {
-            let mut inner = self.lock();
+            let mut inner = lock(&self.inner);
             inner.effective = inner.effective.with(&prompt.overrides);
             inner.settings.apply(prompt);
             inner.pending = Overrides::default();
@@ -361,13 +354,13 @@ impl Entry {
 
     /// Whether the thread is loaded in this app-server.
     pub(super) fn is_loaded_in(&self, server: &Running) -> bool {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         inner.load_state == LoadState::Loaded && inner.server.1 == server.1
     }
 
     pub(super) fn mark_loaded_in(&self, server: Running, effective: EffectiveSettings) {
         {
-            let mut inner = self.lock();
+            let mut inner = lock(&self.inner);
             inner.server = server;
             inner.effective = effective;
             inner.load_state = LoadState::Loaded;
@@ -379,7 +372,7 @@ impl Entry {
 
     /// Notes that Codex has unloaded the thread.
     pub(super) fn mark_unloaded(&self) {
-        self.lock().load_state = LoadState::Unloaded;
+        lock(&self.inner).load_state = LoadState::Unloaded;
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
@@ -401,7 +394,7 @@ impl Entry {
     pub(super) fn view(&self) -> TurnView {
         self.show_questions();
         let revision = *self.revision.borrow();
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.machine.used(now());
         let machine = &inner.machine;
         TurnView {
@@ -418,7 +411,7 @@ impl Entry {
 
     pub(super) fn info(&self) -> SessionInfo {
         let may_repeat = self.repetition() != Repetition::Over;
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let awaited = inner.machine.awaited_questions();
         let awaited = awaited.filter(|_| may_repeat && inner.machine.state().is_at_work());
         SessionInfo {
@@ -442,12 +435,7 @@ impl Entry {
 
     /// The recommended time until the next poll; `None` if nothing will change by itself.
     pub(super) fn poll_interval(&self) -> Option<Duration> {
-        self.lock().poll_interval()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A machine is valid after every step, even after one that panicked.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner).poll_interval()
     }
 }
 

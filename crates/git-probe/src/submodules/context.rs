@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use std::{fs, io};
 
+use common::sync::lock;
 use safe_files::untrusted_file::{Links, read};
 use tokio_util::sync::CancellationToken;
 
@@ -73,9 +74,7 @@ impl RepoContext {
     }
 
     pub(super) fn unwritten(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unwritten)
     }
 
     /// The contents of the top's index; `None` if the index certainly lists no submodule.

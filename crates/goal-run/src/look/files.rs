@@ -10,9 +10,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::sync::lock;
 use git_probe::written;
 use supervise::io_thread::IoThread;
 use tokio_util::sync::CancellationToken;
@@ -73,7 +74,7 @@ impl FileScanner {
             halt: self.halt.clone(),
         };
         let task = move || {
-            let mut fingerprints = fingerprints.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut fingerprints = lock(&fingerprints);
             fingerprints.begin();
             Walk::new(&top, &globs, &mut fingerprints, bounds).whole()
         };

@@ -9,9 +9,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use common::sync;
 use safe_files::state_file::with_suffix;
 use settings::store_location::Location;
 use sqlx::ConnectOptions;
@@ -66,7 +67,7 @@ pub(super) struct PooledConnection<'a> {
 impl PooledConnection<'_> {
     /// Returns the connection to the pool. No transaction may be open on it.
     pub(super) fn give_back(self) {
-        self.pool.idle().push(self.connection);
+        sync::lock(&self.pool.idle).push(self.connection);
     }
 
     /// Closes the connection and all idle ones: if one was lost, the others may be lost too.
@@ -90,7 +91,7 @@ impl Pool {
     pub(super) async fn take(&self) -> Result<PooledConnection<'_>, Fault> {
         // Only a closed semaphore fails, and this one is never closed.
         let permit = self.permits.acquire().await.ok();
-        let idle = self.idle().pop();
+        let idle = sync::lock(&self.idle).pop();
         let connection = match idle {
             Some(connection) => connection,
             None => connect(&self.location, self.purpose).await?,
@@ -104,16 +105,12 @@ impl Pool {
 
     /// Closes all idle connections: if one was lost, the others may be lost too.
     pub(super) fn forget_idle(&self) {
-        self.idle().clear();
+        sync::lock(&self.idle).clear();
     }
 
     /// Adds an idle connection.
     pub(super) fn put(&self, connection: Connection) {
-        self.idle().push(connection);
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.idle).push(connection);
     }
 }
 

@@ -12,9 +12,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use safe_files::state_file;
 use settings::store_location::{Location, PostgresUrl};
 use tokio::sync::watch;
@@ -99,7 +100,7 @@ impl JobStore {
     #[must_use]
     pub fn watch(&self) -> Watch {
         let Watcher { location, shared } = &self.watch;
-        let mut task = shared.task();
+        let mut task = lock(&shared.task);
         let receiver = shared.changes.subscribe();
         if *task == WatchTask::Absent {
             *task = WatchTask::Present;
@@ -110,14 +111,10 @@ impl JobStore {
 }
 
 impl Shared {
-    fn task(&self) -> MutexGuard<'_, WatchTask> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the task should continue. Checked under the lock: a new waiter is either seen
     /// here, or finds no task and spawns one.
     fn is_wanted(&self) -> bool {
-        let mut task = self.task();
+        let mut task = lock(&self.task);
         if self.changes.is_closed() {
             *task = WatchTask::Absent;
         }

@@ -4,8 +4,9 @@
 //! before rmcp parses it, and are added to the acknowledgement that rmcp writes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
 use rmcp::model::{
     ClientRequest, ConstString, CustomNotification, GetMeta, JsonRpcRequest,
     NotificationMetaObject, NumberOrString, ServerJsonRpcMessage, ServerNotification,
@@ -74,7 +75,7 @@ impl TaskSubscriptions {
         tasks.dedup();
         tasks.retain(|id| id.len() <= LONGEST_ID);
         tasks.truncate(TASKS);
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         if !tasks.is_empty() && all.len() < SUBSCRIPTIONS {
             all.insert(request.id.clone(), tasks);
         }
@@ -82,7 +83,7 @@ impl TaskSubscriptions {
 
     /// The tasks of a subscription that begins, or of one that is refused.
     pub(crate) fn take(&self, request: &NumberOrString) -> Vec<String> {
-        self.lock().remove(request).unwrap_or_default()
+        lock(&self.0).remove(request).unwrap_or_default()
     }
 
     /// The same message. If it acknowledges a subscription to tasks, it also names the tasks.
@@ -95,7 +96,7 @@ impl TaskSubscriptions {
         {
             let meta = acknowledged.extensions.get::<NotificationMetaObject>();
             let id = meta.and_then(NotificationMetaObject::subscription_id);
-            let tasks = id.and_then(|id| self.lock().get(&id).cloned());
+            let tasks = id.and_then(|id| lock(&self.0).get(&id).cloned());
             if let (Some(tasks), Some(meta)) = (tasks, meta) {
                 let accepted = Accepted {
                     filter: &acknowledged.params.notifications,
@@ -107,10 +108,5 @@ impl TaskSubscriptions {
             }
         }
         ServerJsonRpcMessage::Notification(notification)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<NumberOrString, Vec<String>>> {
-        // A map is valid at every point.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

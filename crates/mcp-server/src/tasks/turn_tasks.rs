@@ -16,11 +16,12 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use codex_engine::logic::action::ActionId;
 use codex_engine::{AppServers, SessionHandle};
+use common::sync::lock;
 use common::text::hex;
 use rmcp::ErrorData;
 use rmcp::model::{CreateTaskResult, JsonObject};
@@ -134,7 +135,7 @@ impl SessionTasks {
             if let Some(record) = open {
                 let turn = app_servers.turn_of_task(key.as_str());
                 let live = LiveTask::new(record, CancellationToken::new());
-                self.all().insert(key.clone(), Arc::clone(&live));
+                lock(&self.live).insert(key.clone(), Arc::clone(&live));
                 if let Some(turn) = &turn {
                     live.has_turn(turn);
                 }
@@ -194,7 +195,7 @@ impl SessionTasks {
         let stored = self.files.write(&key, &record).await;
         drop(record);
         if let Err(error) = stored {
-            self.all().remove(&key);
+            lock(&self.live).remove(&key);
             return Err(ToolError::new(Code::TaskFiles, error.to_string()));
         }
         let beginning = begin(key.clone(), live.cancelled.clone());
@@ -218,19 +219,14 @@ impl SessionTasks {
         record.ended.map(|ended| EarlierTask::Ended(ended.result))
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<TaskKey, Arc<LiveTask>>> {
-        // A map is valid at every point.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn live(&self, key: &TaskKey) -> Option<Arc<LiveTask>> {
-        self.all().get(key).cloned()
+        lock(&self.live).get(key).cloned()
     }
 
     /// Adds a task that is to begin, unless too many have not ended. It counts before it is stored, as
     /// others may begin meanwhile.
     fn add_within_limit(&self, key: &TaskKey, live: &Arc<LiveTask>) -> Result<(), ToolError> {
-        let mut all = self.all();
+        let mut all = lock(&self.live);
         if all.len() >= LIVE_TASKS {
             let why = format!("{LIVE_TASKS} tasks have not ended");
             return Err(ToolError::new(Code::TooManyTasks, why));
@@ -280,7 +276,7 @@ impl SessionTasks {
             sleep(STORING_PAUSE).await;
             stored = self.files.write(key, &ended).await;
         }
-        self.all().remove(key);
+        lock(&self.live).remove(key);
     }
 
     /// Stores the thread of a task, which its error names if this host is killed, and returns the
@@ -561,7 +557,7 @@ fn random_id() -> Result<String, ToolError> {
 
 async fn remove_old(tasks: Weak<SessionTasks>) {
     while let Some(tasks) = tasks.upgrade() {
-        let live = tasks.all().keys().cloned().collect();
+        let live = lock(&tasks.live).keys().cloned().collect();
         if let Err(error) = tasks.files.remove_old(live).await {
             tracing::warn!("old tasks are not removed: {error}");
         }
@@ -603,17 +599,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let tasks = tasks_in(directory.path().to_owned());
         begin(&tasks).await.unwrap();
-        let (_, live) = tasks.all().drain().next().unwrap();
+        let (_, live) = lock(&tasks.live).drain().next().unwrap();
         for number in 1..LIVE_TASKS {
             let key = TaskKey::of(&number.to_string());
-            tasks.all().insert(key, Arc::clone(&live));
+            lock(&tasks.live).insert(key, Arc::clone(&live));
         }
         let begun = tokio::join!(begin(&tasks), begin(&tasks));
         let refused = [begun.0, begun.1].into_iter().filter_map(Result::err);
         let refused: Vec<String> = refused.map(|error| error.text()).collect();
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(refused[0].contains("TOO_MANY_TASKS"), "{refused:?}");
-        assert_eq!(tasks.all().len(), LIVE_TASKS);
+        assert_eq!(lock(&tasks.live).len(), LIVE_TASKS);
     }
 
     #[tokio::test]
@@ -624,6 +620,6 @@ mod tests {
         let tasks = tasks_in(in_the_way);
         let refused = begin(&tasks).await.err().unwrap();
         assert!(refused.text().contains("TASK_FILES"));
-        assert!(tasks.all().is_empty());
+        assert!(lock(&tasks.live).is_empty());
     }
 }
