@@ -1,5 +1,5 @@
-//! Merges JSON objects, removes members that are null, writes enums as their words and paths as
-//! texts, and finds parts of a text.
+//! Merges JSON objects, removes members that are null, writes enums as their words, paths as texts
+//! and checked texts as strings, and finds parts of a text.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,27 @@ pub fn as_word(value: impl Serialize) -> Option<String> {
 /// and with it the whole value.
 pub fn lossy_path<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
     path.as_deref().map(Path::to_string_lossy).serialize(to)
+}
+
+/// Converts checked texts to strings and back, for serde's `try_from = "String"` and
+/// `into = "String"`: by `FromStr`, and by `Display`.
+#[macro_export]
+macro_rules! string_conversions {
+    ($($name:ident),*) => { $(
+        impl TryFrom<String> for $name {
+            type Error = <Self as ::std::str::FromStr>::Err;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(checked: $name) -> Self {
+                checked.to_string()
+            }
+        }
+    )* };
 }
 
 /// The range of a part that is borrowed from the whole; `None` if it is not borrowed from it.

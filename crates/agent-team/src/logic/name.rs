@@ -68,20 +68,7 @@ macro_rules! names {
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = BadName;
-
-            fn try_from(text: String) -> Result<Self, BadName> {
-                check(&text)?;
-                Ok(Self(text))
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.0
-            }
-        }
+        common::string_conversions!($name);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -237,29 +237,7 @@ impl FromStr for CommandLine {
     }
 }
 
-macro_rules! texts {
-    ($($name:ident $error:ident;)*) => { $(
-        impl TryFrom<String> for $name {
-            type Error = $error;
-
-            fn try_from(text: String) -> Result<Self, $error> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.to_string()
-            }
-        }
-    )* };
-}
-
-texts! {
-    BranchName BadBranch;
-    Issue BadIssue;
-    CommandLine BadCommand;
-}
+common::string_conversions!(BranchName, Issue, CommandLine);
 
 impl fmt::Display for BranchName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -110,19 +110,7 @@ impl fmt::Display for PicturePath {
     }
 }
 
-impl TryFrom<String> for PicturePath {
-    type Error = BadPath;
-
-    fn try_from(text: String) -> Result<Self, BadPath> {
-        text.parse()
-    }
-}
-
-impl From<PicturePath> for String {
-    fn from(path: PicturePath) -> Self {
-        path.text
-    }
-}
+common::string_conversions!(PicturePath);
 
 #[cfg(test)]
 mod tests {

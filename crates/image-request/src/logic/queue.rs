@@ -79,19 +79,7 @@ impl fmt::Display for WrapperId {
     }
 }
 
-impl TryFrom<String> for WrapperId {
-    type Error = BadWrapperId;
-
-    fn try_from(text: String) -> Result<Self, BadWrapperId> {
-        text.parse()
-    }
-}
-
-impl From<WrapperId> for String {
-    fn from(id: WrapperId) -> Self {
-        id.0
-    }
-}
+common::string_conversions!(WrapperId);
 
 impl Request {
     /// The line that is appended to the file, with its end.

@@ -275,19 +275,7 @@ impl FromStr for Glob {
     }
 }
 
-impl TryFrom<String> for Glob {
-    type Error = BadGlob;
-
-    fn try_from(text: String) -> Result<Self, BadGlob> {
-        text.parse()
-    }
-}
-
-impl From<Glob> for String {
-    fn from(glob: Glob) -> Self {
-        glob.text
-    }
-}
+common::string_conversions!(Glob);
 
 impl fmt::Display for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
