@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use uuid::Builder;
 
 /// The lengths of the parts of a UUID.
 const PARTS: [usize; 5] = [8, 4, 4, 4, 12];
@@ -72,21 +73,6 @@ impl fmt::Display for JobPrefix {
     }
 }
 
-/// A UUID of version 4 from random bits (RFC 9562, 5.4).
-fn from_random(random: u128) -> String {
-    let versioned = random & !(0xf << 76) | 0x4 << 76;
-    let number = versioned & !(0x3 << 62) | 0x2 << 62;
-    let digits = format!("{number:032x}");
-    let mut text = String::with_capacity(36);
-    for (index, digit) in digits.chars().enumerate() {
-        if matches!(index, 8 | 12 | 16 | 20) {
-            text.push('-');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 macro_rules! ids {
     ($($(#[$about:meta])* $name:ident;)*) => { $(
         $(#[$about])*
@@ -100,7 +86,8 @@ macro_rules! ids {
             /// A new ID from random bits. Nothing checks whether they were used before.
             #[must_use]
             pub fn from_random(random: u128) -> Self {
-                Self(from_random(random))
+                let bytes = random.to_be_bytes();
+                Self(Builder::from_random_bytes(bytes).into_uuid().to_string())
             }
 
             /// The ID as a text.
