@@ -6,7 +6,6 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use agent_team::ClaimError;
 use anstyle::{AnsiColor, Style};
 use common::duration::ago;
 use common::output;
@@ -21,8 +20,7 @@ use tokio::time::sleep;
 use super::exit::INTERRUPTED;
 use super::jobs;
 use super::runtime::{self, unless_interrupted};
-use super::serve::HostEndpointError;
-use super::stored::{complain, partial_configuration};
+use super::stored::{self, Failure, complain, partial_configuration};
 use super::table::{self, Cell, Cut, shown_directory};
 use super::work_list::{self, ASKING, UnfinishedJobs, Work, unfinished_jobs};
 
@@ -69,33 +67,8 @@ pub(super) struct Args {
     watch: bool,
 }
 
-/// Why the work cannot be listed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Config(#[from] settings::ConfigError),
-    #[error(transparent)]
-    Home(#[from] ClaimError),
-    #[error(transparent)]
-    Host(#[from] HostEndpointError),
-    #[error("cannot start the runtime: {0}")]
-    Runtime(std::io::Error),
-    #[error("cannot write to stdout: {0}")]
-    Write(#[from] std::io::Error),
-}
-
 pub(super) fn run(args: &Args) -> ExitCode {
-    match list(args) {
-        Ok(code) => code,
-        // The reader has closed the pipe.
-        Err(Failure::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            complain("error", &error.to_string());
-            ExitCode::FAILURE
-        }
-    }
+    stored::exit(list(args))
 }
 
 fn list(args: &Args) -> Result<ExitCode, Failure> {

@@ -1,5 +1,6 @@
-//! Shared parts of the verbs that show the records of servers.
+//! Shared parts of the verbs that show the work and the records of servers.
 
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,11 +13,18 @@ use job_queue::thread_ids::ThreadPrefixError;
 use safe_files::state_file::FileError;
 use settings::{Config, ConfigError, Flags, JobSettings, PartialConfig};
 
-/// Why the records cannot be shown.
+use super::exit::FAILED;
+use super::serve::HostEndpointError;
+
+/// Why the work or the records cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
     Home(#[from] ClaimError),
+    #[error(transparent)]
+    Host(#[from] HostEndpointError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
@@ -25,6 +33,8 @@ pub(super) enum Failure {
     Thread(#[from] ThreadPrefixError),
     #[error("{}: {error}", path.display())]
     Lock { path: PathBuf, error: io::Error },
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
     #[error("cannot write to stdout: {0}")]
     Write(#[from] io::Error),
     /// A missing record, with the remedy.
@@ -125,15 +135,26 @@ pub(super) fn storage() -> Result<StorageSettings, Failure> {
 
 /// The exit code of a verb's result; prints the error if there is one.
 pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
+    exit_code(
+        result,
+        FAILED,
+        |error| matches!(error, Failure::Write(error) if error.kind() == io::ErrorKind::BrokenPipe),
+    )
+}
+
+/// The exit code of a verb's result, `failed` after an error, which is printed. It is no error if
+/// the reader has closed the pipe.
+pub(super) fn exit_code<E: Display>(
+    result: Result<ExitCode, E>,
+    failed: u8,
+    is_closed_pipe: impl Fn(&E) -> bool,
+) -> ExitCode {
     match result {
         Ok(code) => code,
-        // The reader has closed the pipe.
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain("error", &error.to_string());
-            ExitCode::FAILURE
+            ExitCode::from(failed)
         }
     }
 }

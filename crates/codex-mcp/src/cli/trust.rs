@@ -17,7 +17,8 @@ use common::text::{shell_word, visible_line};
 use serde_json::json;
 use settings::Flags;
 
-use super::stored::complain;
+use super::exit::FAILED;
+use super::stored::{complain, exit_code};
 use crate::environment;
 
 /// The explanation of trust in the help.
@@ -130,17 +131,12 @@ enum Failure {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    match act(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader has read enough.
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            complain("error", &error.to_string());
-            ExitCode::FAILURE
-        }
-    }
+    let done = act(args).map(|()| ExitCode::SUCCESS);
+    exit_code(
+        done,
+        FAILED,
+        |error| matches!(error, Failure::Write(error) if error.kind() == io::ErrorKind::BrokenPipe),
+    )
 }
 
 fn act(args: &Args) -> Result<(), Failure> {

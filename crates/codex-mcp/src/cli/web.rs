@@ -26,7 +26,7 @@ use web::{CredentialStore, Listener, StoreError};
 use super::exit::COULD_NOT;
 use super::serve::{self, HostEndpointError};
 use super::shutdown::{self, Shutdown};
-use super::stored::{complain, configuration, partial_configuration};
+use super::stored::{complain, configuration, exit_code, partial_configuration};
 use super::table::{self, Cell};
 use super::{log, runtime, work_board};
 
@@ -207,17 +207,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Some(Verb::Tokens(args)) => tokens(args),
         Some(Verb::Revoke(args)) => revoke(args),
     };
-    match done {
-        Ok(code) => code,
-        // The reader has closed the pipe.
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            complain("error", &error.to_string());
-            ExitCode::from(COULD_NOT)
-        }
-    }
+    exit_code(
+        done,
+        COULD_NOT,
+        |error| matches!(error, Failure::Write(error) if error.kind() == io::ErrorKind::BrokenPipe),
+    )
 }
 
 fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {

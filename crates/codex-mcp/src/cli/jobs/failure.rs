@@ -14,7 +14,7 @@ use settings::ConfigError;
 
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::PromptError;
-use crate::cli::stored::complain;
+use crate::cli::stored::exit_code;
 use crate::cli::wrong_state::WrongState;
 
 /// Why a verb of `jobs` failed.
@@ -48,18 +48,12 @@ pub(in crate::cli) enum Failure {
 }
 
 /// The exit code of a verb's result; prints the error if there is one.
-pub(in crate::cli) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
-    match result {
-        Ok(code) => code,
-        // The reader has closed the pipe.
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            complain("error", &error.to_string());
-            ExitCode::from(COULD_NOT)
-        }
-    }
+pub(super) fn exit(result: Result<ExitCode, Failure>) -> ExitCode {
+    exit_code(
+        result,
+        COULD_NOT,
+        |error| matches!(error, Failure::Write(error) if error.kind() == io::ErrorKind::BrokenPipe),
+    )
 }
 
 /// A refusal in the terms of the command line; the error of a spec names the parameters of

@@ -37,9 +37,7 @@ fn show() -> Result<ExitCode, Failure> {
     for warning in config.iter().flat_map(|config| &config.warnings) {
         complain("warning", &warning.to_string());
     }
-    let gathered = runtime::block_on(gather::gather(config));
-    let no_runtime = |error| Failure::Missing(format!("cannot start the runtime: {error}"));
-    let state = gathered.map_err(no_runtime)?;
+    let state = runtime::block_on(gather::gather(config)).map_err(Failure::Runtime)?;
     // Some terminals report no size.
     let columns = output::stdout_columns().map(|columns| columns.max(NARROWEST));
     let mut out = output::stdout();

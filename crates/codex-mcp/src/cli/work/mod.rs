@@ -25,7 +25,7 @@ use super::jobs::{self, LogForm};
 use super::prompt::{self, PromptError};
 use super::runtime;
 use super::serve::HostEndpointError;
-use super::stored::{complain, partial_configuration};
+use super::stored::{complain, exit_code, partial_configuration};
 use super::table::within_terminal;
 use super::wrong_state::{Verb, WrongState};
 use session::HostedSession;
@@ -343,18 +343,13 @@ impl Target {
 
 fn act(acting: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
     let done = runtime::block_on(acting).map_err(Failure::Runtime);
-    match done.and_then(|done| done) {
-        Ok(code) => code,
-        // The reader has closed the pipe.
-        Err(Failure::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(Failure::Job(error)) => jobs::failure::exit(Err(error)),
-        Err(error) => {
-            complain("error", &error.to_string());
-            ExitCode::from(COULD_NOT)
-        }
-    }
+    exit_code(done.and_then(|done| done), COULD_NOT, |error| {
+        matches!(
+            error,
+            Failure::Write(error) | Failure::Job(JobFailure::Write(error))
+                if error.kind() == io::ErrorKind::BrokenPipe
+        )
+    })
 }
 
 /// The job service of the configured store.
