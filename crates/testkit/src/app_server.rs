@@ -60,10 +60,9 @@ impl AppServer {
     /// Starts the native binary of a release in the home's work directory and shakes
     /// hands.
     pub async fn real(version: &str, home: &Home) -> Self {
-        let launch = Launch::new(codex::native_binary(version))
-            .args(["app-server"])
-            .envs(home.env())
-            .current_dir(home.work());
+        let launch = home
+            .launch(codex::native_binary(version))
+            .args(["app-server"]);
         let server = Self::start(&launch, |_| None);
         server.initialize().await;
         server

@@ -1,6 +1,6 @@
 //! The isolated home of one test: directories, environment and a work directory.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::launch::Launch;
 use crate::process::{self, Process};
 
 /// The environment variable by which the processes of a [`Home`] are known,
@@ -172,6 +173,24 @@ impl Home {
             .collect()
     }
 
+    /// A program with exactly this environment, in the work directory.
+    #[must_use]
+    pub fn launch(&self, program: impl Into<PathBuf>) -> Launch {
+        Launch::new(program)
+            .envs(self.env())
+            .current_dir(self.work())
+    }
+
+    /// The same as a command of std.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(self.env())
+            .current_dir(self.work());
+        command
+    }
+
     /// Every live process that was started with this home's environment.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
@@ -189,11 +208,9 @@ impl Home {
     /// # Panics
     /// If git fails.
     pub fn git(&self, args: &[&str]) -> String {
-        let output = Command::new("git")
+        let output = self
+            .command("git")
             .args(args)
-            .current_dir(self.work())
-            .env_clear()
-            .envs(self.env())
             .env("GIT_AUTHOR_DATE", COMMIT_DATE)
             .env("GIT_COMMITTER_DATE", COMMIT_DATE)
             .stdin(Stdio::null())

@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::fake::{self, Action, FakeCodex, Plan};
-use testkit::{Home, Launch, McpClient};
+use testkit::{Home, McpClient};
 
 /// A client of a fake `codex mcp-server` with this plan.
 async fn client(home: &Home, plan: Plan) -> McpClient {
     let fake = FakeCodex::new(home, &plan);
-    let launch = Launch::new(env!("CARGO_BIN_EXE_fake-codex"))
+    let launch = home
+        .launch(env!("CARGO_BIN_EXE_fake-codex"))
         .args(["mcp-server"])
-        .envs(home.env())
         .envs(fake.env())
-        .env(fake::VERSION, "0.153.4")
-        .current_dir(home.work());
+        .env(fake::VERSION, "0.153.4");
     let mut client = McpClient::start(&launch);
     client.initialize("2025-06-18", json!({})).await;
     client

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
@@ -167,14 +167,13 @@ impl EyesFixture {
         // The server of the round before may still be there.
         let socket = self.home.tmp().join(format!("tmux-{side:?}-{round}"));
         let tmux = |args: &[&str]| {
-            let done = Command::new("tmux")
+            let done = self
+                .home
+                .command("tmux")
                 .arg("-S")
                 .arg(&socket)
                 .args(["-f", "/dev/null"])
                 .args(args)
-                .env_clear()
-                .envs(self.home.env())
-                .current_dir(self.home.work())
                 .status();
             assert!(done.unwrap().success());
         };
@@ -239,11 +238,10 @@ impl Running {
         let pty = openpty(Some(&size), None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let line = side.line(program);
-        let child = Command::new(&line[0])
+        let child = fixture
+            .home
+            .command(&line[0])
             .args(&line[1..])
-            .env_clear()
-            .envs(fixture.home.env())
-            .current_dir(fixture.home.work())
             .stdin(end())
             .stdout(end())
             .stderr(end())

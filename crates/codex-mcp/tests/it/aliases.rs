@@ -1,7 +1,7 @@
 //! `codex-eyes` and `codex-eyes-mcp`: alias programs of verbs of `codex-mcp`.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use testkit::Home;
 
@@ -11,13 +11,10 @@ const EYES_MCP: &str = env!("CARGO_BIN_EXE_codex-eyes-mcp");
 
 fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
     let home = Home::new("");
-    Command::new(program.as_ref())
+    home.command(program.as_ref())
         .args(args)
-        .env_clear()
-        .envs(home.env())
         // An empty directory hides all installed programs.
         .env("PATH", home.tmp())
-        .current_dir(home.work())
         .output()
         .unwrap()
 }

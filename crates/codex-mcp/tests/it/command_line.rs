@@ -1,7 +1,7 @@
 //! Global options of all verbs, and the exit codes of wrong command lines.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use testkit::Home;
@@ -12,12 +12,10 @@ use crate::output::CommandOutput;
 use crate::terminal::Terminal;
 
 fn say(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
-    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let output = home
+        .command(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(args)
-        .env_clear()
-        .envs(home.env())
         .envs(variables.iter().copied())
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -158,11 +156,8 @@ fn revoke_without_an_id_names_the_option_for_all() {
 async fn web_says_that_ctrl_c_ends_it() {
     let home = Home::new("");
     let log = home.root().join("stderr");
-    let mut web = tokio::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let mut web = tokio::process::Command::from(home.command(env!("CARGO_BIN_EXE_codex-mcp")))
         .args(["web", "--listen", "127.0.0.1:0"])
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(fs::File::create(&log).unwrap())
@@ -183,12 +178,8 @@ async fn web_says_that_ctrl_c_ends_it() {
 async fn web_warns_and_shows_a_qr_code_if_other_machines_reach_it() {
     let shown = async |args: &[&str]| {
         let home = Home::new("");
-        let mut web = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-        web.arg("web")
-            .args(args)
-            .env_clear()
-            .envs(home.env())
-            .current_dir(home.work());
+        let mut web = home.command(env!("CARGO_BIN_EXE_codex-mcp"));
+        web.arg("web").args(args);
         let terminal = Terminal::runs(web).shows("until Ctrl-C").await;
         terminal.signal(Signal::SIGINT);
         let (shown, code) = terminal.ends().await;

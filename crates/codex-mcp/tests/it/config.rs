@@ -1,7 +1,7 @@
 //! `codex-mcp config`: the settings and their sources.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use testkit::Home;
@@ -14,13 +14,11 @@ const FILE: &str = "[core]\nidentity = \"arch\"\ndefault_team = \"builders\"\n\
     [plugins.codex-mcp.roles.reviewer]\nmodel = \"r\"\nsandbox = \"read-only\"\n";
 
 fn config(home: &Home, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
-    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let output = home
+        .command(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("config")
         .args(args)
-        .env_clear()
-        .envs(home.env())
         .envs(variables.iter().copied())
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .output()
         .unwrap();

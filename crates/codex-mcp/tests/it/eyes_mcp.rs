@@ -27,11 +27,11 @@ impl Fixture {
     }
 
     async fn client(&self, args: &[&str]) -> McpClient {
-        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let launch = self
+            .home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["eyes-mcp"])
-            .args(args.iter().copied())
-            .envs(self.home.env())
-            .current_dir(self.home.work());
+            .args(args.iter().copied());
         McpClient::connect(&launch, crate::VERSION, json!({})).await
     }
 

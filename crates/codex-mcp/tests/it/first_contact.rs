@@ -29,13 +29,10 @@ fn codex(home: &Home, text: &str) -> PathBuf {
 
 /// The program in a home, with a Codex.
 fn program(home: &Home, codex: &Path) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = home.command(PROGRAM);
     command
-        .env_clear()
-        .envs(home.env())
         .env("CODEX_MCP_CODEX_BIN", codex)
-        .env("CALLS", home.tmp().join("calls"))
-        .current_dir(home.work());
+        .env("CALLS", home.tmp().join("calls"));
     command
 }
 

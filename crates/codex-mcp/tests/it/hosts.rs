@@ -26,13 +26,8 @@ const SESSION: &str = "sess_0123456789ab";
 
 /// Our program with these arguments.
 fn program(home: &Home, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    command
-        .args(args)
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work())
-        .kill_on_drop(true);
+    let mut command = Command::from(home.command(env!("CARGO_BIN_EXE_codex-mcp")));
+    command.args(args).kill_on_drop(true);
     command
 }
 
@@ -278,13 +273,10 @@ async fn session_whose_codex_has_ended_is_missing() {
 #[tokio::test]
 async fn host_of_another_pid_namespace_is_not_a_missing_one() {
     let host = PlayedHost::new();
-    let mut command = Command::new("unshare");
+    let mut command = Command::from(host.home.command("unshare"));
     command
         .args(["--user", "--map-root-user", "--pid", "--fork"])
         .args([env!("CARGO_BIN_EXE_codex-mcp"), "host", "status"])
-        .env_clear()
-        .envs(host.home.env())
-        .current_dir(host.home.work())
         .kill_on_drop(true);
     let output = command.output().await.unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

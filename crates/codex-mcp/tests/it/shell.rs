@@ -32,12 +32,8 @@ impl Shell {
     fn command(&self, program: &str) -> Command {
         let directory = Path::new(PROGRAM).parent().unwrap();
         let path = std::env::var("PATH").unwrap();
-        let mut command = Command::new(program);
-        command
-            .env_clear()
-            .envs(self.home.env())
-            .env("PATH", format!("{}:{path}", directory.display()))
-            .current_dir(self.home.work());
+        let mut command = self.home.command(program);
+        command.env("PATH", format!("{}:{path}", directory.display()));
         command
     }
 

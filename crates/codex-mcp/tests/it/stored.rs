@@ -21,11 +21,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the program in the home.
 fn run(home: &Home, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    home.command(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(args)
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -129,11 +126,8 @@ fn log_of_workers_is_bounded_where_the_settings_cannot_be_read() {
         fs::create_dir_all(log.parent().unwrap()).unwrap();
         fs::write(&log, vec![b'x'; length]).unwrap();
         let start = || {
-            Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            home.command(env!("CARGO_BIN_EXE_codex-mcp"))
                 .args(["worker", "--on-demand"])
-                .env_clear()
-                .envs(home.env())
-                .current_dir(home.work())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(File::options().append(true).open(&log).unwrap())
@@ -159,12 +153,8 @@ async fn warning_is_broken_between_words_only_where_stderr_is_a_terminal() {
     let whole = say(&home, &["ps"]).stderr;
     assert!(whole.lines().any(|line| line.len() > 80), "{whole}");
     let on_terminal = |script: &str| {
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", script, env!("CARGO_BIN_EXE_codex-mcp")])
-            .env_clear()
-            .envs(home.env())
-            .current_dir(home.work());
+        let mut command = home.command("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_codex-mcp")]);
         Terminal::with_columns(80, command).ends()
     };
     let (seen, _) = on_terminal("exec \"$0\" ps >/dev/null").await;
@@ -475,11 +465,9 @@ fn closed_stdout_is_no_failure() {
         &["completions", "zsh"],
         &["man"],
     ] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let mut child = home
+            .command(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(args)
-            .env_clear()
-            .envs(home.env())
-            .current_dir(home.work())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -18,12 +18,9 @@ async fn modes_of_a_terminal_that_takes_no_output_are_restored_after_a_signal() 
     let usual = LocalFlags::ICANON | LocalFlags::ECHO;
     let modes = || tcgetattr(&pty.slave).unwrap().local_flags & usual;
     assert_eq!(modes(), usual);
-    let mut top = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let mut top = Command::from(home.command(env!("CARGO_BIN_EXE_codex-mcp")))
         .arg("top")
-        .env_clear()
-        .envs(home.env())
         .env("TERM", "xterm-256color")
-        .current_dir(home.work())
         .stdin(end())
         .stdout(end())
         .stderr(end())

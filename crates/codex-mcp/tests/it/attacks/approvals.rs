@@ -4,7 +4,7 @@ use job_queue::store::{InstructionProgress, JobStore, NewInstruction};
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
 use settings::store_access::Access;
-use testkit::{Home, Launch, McpClient};
+use testkit::{Home, McpClient};
 use uuid::Uuid;
 
 use crate::jobs::{Worker, wait_for};
@@ -33,12 +33,12 @@ impl ApprovalFixture {
 
     async fn client(&self, args: &[&str], capabilities: Value) -> McpClient {
         let codex = testkit::codex::native_binary(testkit::codex::newest());
-        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let launch = self
+            .home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
             .args(args.iter().copied())
-            .envs(self.home.env())
-            .env("CODEX_MCP_CODEX_BIN", codex)
-            .current_dir(self.home.work());
+            .env("CODEX_MCP_CODEX_BIN", codex);
         McpClient::connect(&launch, crate::VERSION, capabilities).await
     }
 

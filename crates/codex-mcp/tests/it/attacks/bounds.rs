@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
-use testkit::{Home, Launch, McpClient};
+use testkit::{Home, McpClient};
 
 use crate::VERSION;
 use crate::jobs::Worker;
@@ -41,15 +41,15 @@ impl BoundsFixture {
     }
 
     async fn client(&self, args: &[&str]) -> McpClient {
-        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let launch = self
+            .home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
             .args(args.iter().copied())
-            .envs(self.home.env())
             .env(
                 "CODEX_MCP_CODEX_BIN",
                 testkit::codex::native_binary(self.release),
-            )
-            .current_dir(self.home.work());
+            );
         let mut client = McpClient::start(&launch);
         client.ignore("codex/event");
         client.ignore("notifications/tools/list_changed");
@@ -521,10 +521,10 @@ async fn duplicate_member_does_not_pass_a_bound() {
         assert_eq!(stage.model.request_count(), 0, "{release}");
         assert!(!stage.has_escaped(), "{release}");
 
-        let launch = Launch::new(testkit::codex::native_binary(release))
-            .args(["mcp-server"])
-            .envs(stage.home.env())
-            .current_dir(stage.home.work());
+        let launch = stage
+            .home
+            .launch(testkit::codex::native_binary(release))
+            .args(["mcp-server"]);
         let mut client = McpClient::start(&launch);
         client.ignore("codex/event");
         client.initialize(VERSION, json!({})).await;

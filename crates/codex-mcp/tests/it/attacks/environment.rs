@@ -47,18 +47,15 @@ async fn secrets_reach_no_program() {
     ));
     let codex = testkit::codex::native_binary(testkit::codex::newest());
     let store = home.state_home().join("jobs.db");
-    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let output = Command::from(home.command(env!("CARGO_BIN_EXE_codex-mcp")))
         .args(["run", "--json", "--sandbox", "danger-full-access"])
         .args(["--until", "files=made"])
         .args(["--until", "command=sh -c 'env > of-a-criterion'"])
         .args(["--notify", "command:sh -c 'env > of-a-notifier'"])
         .arg("work")
-        .env_clear()
-        .envs(home.env())
         .env("CODEX_MCP_CODEX_BIN", codex)
         .envs(SECRETS.map(|name| (name, store.as_os_str())))
         .env(ORDINARY, "x")
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .output()
         .await

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use scripted_model::{Reply, Script, ScriptedModel};
 use serde_json::{Value, json};
-use testkit::{AppServer, Home, Launch, McpClient};
+use testkit::{AppServer, Home, McpClient};
 use tokio::process::Command;
 
 use crate::VERSION;
@@ -118,13 +118,13 @@ impl RepositoryFixture {
         args: &[&str],
         variables: [(&str, &str); N],
     ) -> McpClient {
-        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let launch = self
+            .home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
             .args(args.iter().copied())
-            .envs(self.home.env())
             .envs(variables)
-            .env("CODEX_MCP_CODEX_BIN", self.codex())
-            .current_dir(self.home.work());
+            .env("CODEX_MCP_CODEX_BIN", self.codex());
         McpClient::connect(&launch, VERSION, json!({})).await
     }
 
@@ -137,13 +137,10 @@ impl RepositoryFixture {
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = Command::from(self.home.command(env!("CARGO_BIN_EXE_codex-mcp")));
         command
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .env("CODEX_MCP_CODEX_BIN", self.codex())
-            .current_dir(self.home.work())
             .stdin(Stdio::null());
         command
     }

@@ -66,24 +66,20 @@ impl FakeCodexFixture {
     }
 
     fn serve(&self, args: &[&str]) -> Launch {
-        Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        self.home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
             .args(args.iter().copied())
-            .envs(self.home.env())
             .envs(self.fake.env())
             .env("CODEX_MCP_CODEX_BIN", fake_codex_path())
-            .current_dir(self.home.work())
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = self.home.command(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .envs(self.fake.env())
             .env("CODEX_MCP_CODEX_BIN", fake_codex_path())
-            .current_dir(self.home.work())
             .stdin(Stdio::null());
         command
     }

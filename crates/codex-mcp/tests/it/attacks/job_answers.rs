@@ -101,15 +101,12 @@ impl AskingJob {
 
     /// Runs `codex-mcp jobs` on a host with this state directory; returns its exit code and output.
     async fn run_jobs(&self, state: &std::path::Path, args: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = Command::from(self.home.command(env!("CARGO_BIN_EXE_codex-mcp")));
         command
             .arg("jobs")
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .env("XDG_STATE_HOME", state)
             .env("CODEX_MCP_STORE", &self.url)
-            .current_dir(self.home.work())
             .stdin(Stdio::null());
         let output = command.output().await.unwrap();
         let said = [output.stdout, output.stderr].concat();

@@ -22,13 +22,10 @@ async fn pipe_for_git_does_not_block_the_first_signal() {
     let plant = "mkdir deep && mkfifo deep/.gitignore && sleep 1000";
     let script = Script::new().otherwise([Reply::shell(plant), Reply::say("never")]);
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
-    let run = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let run = Command::from(stage.home.command(env!("CARGO_BIN_EXE_codex-mcp")))
         .args(["run", "--json", "x", "--sandbox", "workspace-write"])
         .args(["--until", "clean"])
-        .env_clear()
-        .envs(stage.home.env())
         .env("CODEX_MCP_CODEX_BIN", stage.codex())
-        .current_dir(stage.home.work())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -50,11 +47,8 @@ async fn pipe_for_git_does_not_block_the_first_signal() {
     assert!(result.contains("\"cancelled\""), "{result}\n{stderr}");
     assert_eq!(stage.home.processes(), []);
 
-    let git = Command::new("git")
+    let git = Command::from(stage.home.command("git"))
         .args(["status", "--untracked-files=all"])
-        .env_clear()
-        .envs(stage.home.env())
-        .current_dir(stage.home.work())
         .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()

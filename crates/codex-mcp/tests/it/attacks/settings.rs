@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use scripted_model::{Reply, Script, ScriptedModel, Shell};
 use serde_json::{Value, json};
-use testkit::{Home, Launch, McpClient};
+use testkit::{Home, McpClient};
 
 use crate::{VERSION, trust};
 
@@ -92,10 +92,7 @@ fn codex_mcp(home: &Home, directory: &Path, args: &[&str]) -> (i32, String, Stri
 }
 
 async fn client(home: &Home, codex: Option<&Path>) -> McpClient {
-    let mut launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
-        .args(["serve"])
-        .envs(home.env())
-        .current_dir(home.work());
+    let mut launch = home.launch(env!("CARGO_BIN_EXE_codex-mcp")).args(["serve"]);
     if let Some(codex) = codex {
         launch = launch.env("CODEX_MCP_CODEX_BIN", codex);
     }
@@ -156,14 +153,12 @@ async fn repository_does_not_widen_the_sandbox_of_a_run() {
     for trusted in BOTH {
         let stage = SettingsFixture::new(testkit::codex::newest(), trusted).await;
         let codex = stage.codex();
-        let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
-            .args(["run", "--json", "--max-turns", "1", "--codex-bin"])
-            .args([codex.to_str().unwrap(), "x"])
-            .env_clear()
-            .envs(stage.home.env())
-            .current_dir(stage.home.work())
-            .stdin(Stdio::null())
-            .output();
+        let output =
+            tokio::process::Command::from(stage.home.command(env!("CARGO_BIN_EXE_codex-mcp")))
+                .args(["run", "--json", "--max-turns", "1", "--codex-bin"])
+                .args([codex.to_str().unwrap(), "x"])
+                .stdin(Stdio::null())
+                .output();
         let output = output.await.unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -582,11 +577,11 @@ async fn repository_does_not_replace_the_users_approval_policy() {
             let script = Script::new().otherwise([Reply::shell(escape), Reply::say("done")]);
             let repository = format!("approval_policy = \"{policy}\"");
             let stage = narrowed_fixture(script, &repository, own, trusted).await;
-            let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+            let launch = stage
+                .home
+                .launch(env!("CARGO_BIN_EXE_codex-mcp"))
                 .args(["serve"])
-                .envs(stage.home.env())
-                .env("CODEX_MCP_CODEX_BIN", stage.codex())
-                .current_dir(stage.home.work());
+                .env("CODEX_MCP_CODEX_BIN", stage.codex());
             let mut client =
                 McpClient::connect(&launch, VERSION, json!({ "elicitation": {} })).await;
             let call = json!({ "name": "codex", "arguments": { "prompt": "x" } });

@@ -531,12 +531,8 @@ async fn broken_line_of_trust_does_not_look_like_two_entries() {
     let forged = format!("/{}/hooks.json:", "x".repeat(40));
     let servers = format!("[mcp_servers.a]\n[mcp_servers.\"b {forged} none\"]\n");
     fs::write(&file, servers).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
-    command
-        .args(["trust", "--show"])
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work());
+    let mut command = home.command(env!("CARGO_BIN_EXE_codex-mcp"));
+    command.args(["trust", "--show"]);
     let (seen, _) = Terminal::with_columns(72, command).ends().await;
     let mut lines = seen.lines();
     assert!(
@@ -553,13 +549,8 @@ async fn input_of_the_verbs_contains_escape_sequences() {
     let hostile = HostileHome::new().await;
     let home = &hostile.home;
     let shown = |program: &str, args: &[&str]| {
-        let mut command = Command::new(program);
-        command
-            .args(args)
-            .env_clear()
-            .envs(home.env())
-            .current_dir(home.work())
-            .stdin(Stdio::null());
+        let mut command = home.command(program);
+        command.args(args).stdin(Stdio::null());
         Terminal::runs(command).ends()
     };
     let (settings, _) = shown("cat", &[".atm.toml"]).await;

@@ -68,13 +68,10 @@ if [ \"$1\" = --version ]; then echo codex-cli 9.9.9; else exec sleep 600; fi
 ";
 
 fn demo(home: &Home, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+    let mut command = home.command(env!("CARGO_BIN_EXE_codex-mcp"));
     command
         .arg("demo")
         .args(args)
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -1,7 +1,7 @@
 //! The demo during its run.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use testkit::wait::wait_for_file;
 use testkit::{Home, codex, write_program};
@@ -69,15 +69,12 @@ async fn codex_asks_where_its_sandbox_does_not_work() {
     let home = Home::new("");
     let codex = codex::npm_shim(codex::newest());
     let shell = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
-    let mut command = Command::new("unshare");
+    let mut command = home.command("unshare");
     command
         .args(["--user", "--map-root-user", "sh", "-c", shell, "sh"])
         .arg(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["demo", "--codex-bin"])
         .arg(codex)
-        .env_clear()
-        .envs(home.env())
-        .current_dir(home.work())
         .stdin(Stdio::null());
 
     let output = command.output().unwrap();

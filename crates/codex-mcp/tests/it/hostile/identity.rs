@@ -4,17 +4,16 @@ use std::fs;
 
 use serde_json::json;
 use testkit::fake::Plan;
-use testkit::{Home, Launch, McpClient, Signal};
+use testkit::{Home, McpClient, Signal};
 
 use super::serve::HANDSHAKE;
 
 async fn server(home: &Home) -> McpClient {
-    let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let launch = home
+        .launch(env!("CARGO_BIN_EXE_codex-mcp"))
         .args(["serve", "--identity", "arch", "--team", "builders"])
-        .envs(home.env())
         .env("CODEX_MCP_CODEX_BIN", testkit::fake::fake_codex_path())
-        .envs(testkit::fake::FakeCodex::new(home, &Plan::new()).env())
-        .current_dir(home.work());
+        .envs(testkit::fake::FakeCodex::new(home, &Plan::new()).env());
     McpClient::connect(&launch, HANDSHAKE, json!({})).await
 }
 

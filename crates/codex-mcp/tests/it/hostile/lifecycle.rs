@@ -119,11 +119,10 @@ async fn wrong_command_line_and_configuration_are_explained() {
             std::fs::write(home.work().join(".atm.toml"), file).unwrap();
             trust(&home, &home.work());
         }
-        let launch = testkit::Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let launch = home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
-            .args(args)
-            .envs(home.env())
-            .current_dir(home.work());
+            .args(args);
         let mut client = testkit::McpClient::start(&launch);
         let exit = client.exited().await;
         assert_eq!(exit.code(), Some(status));

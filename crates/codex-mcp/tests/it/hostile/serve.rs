@@ -36,12 +36,11 @@ impl Serve {
     pub(super) fn start_with(plan: &Plan, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let home = Home::new("");
         let fake = FakeCodex::new(&home, plan);
-        let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let launch = home
+            .launch(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(["serve"])
-            .envs(home.env())
             .envs(fake.env())
-            .env("CODEX_MCP_CODEX_BIN", fake_codex_path())
-            .current_dir(home.work());
+            .env("CODEX_MCP_CODEX_BIN", fake_codex_path());
         Self {
             client: McpClient::start(&adjust(launch)),
             fake,

@@ -32,15 +32,12 @@ impl Program {
     fn new(mode: &str) -> Self {
         let home = Home::new("");
         let fake = FakeCodex::new(&home, &Plan::new());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = home.command(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .arg("serve")
-            .env_clear()
-            .envs(home.env())
             .envs(fake.env())
             .env("CODEX_MCP_CODEX_BIN", fake_codex_path())
             .env("CODEX_MCP_STDIO_MODE", mode)
-            .current_dir(home.work())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -144,14 +141,11 @@ async fn eyes_mcp_tells_a_terminal_user_too() {
     let home = Home::new("");
     let started = |mode: &str, more: &[&str]| {
         let (screen, terminal) = terminal();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = home.command(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .arg("eyes-mcp")
             .args(more)
-            .env_clear()
-            .envs(home.env())
             .env("CODEX_MCP_STDIO_MODE", mode)
-            .current_dir(home.work())
             .stdin(copy(&terminal))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -68,15 +68,12 @@ impl JobsFixture {
 
     /// The program with another verb than `jobs`.
     fn program(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = self.home.command(env!("CARGO_BIN_EXE_codex-mcp"));
         command
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .env("CODEX_MCP_STORE", self.location.with_secrets())
             // Recorded in jobs, and never run.
             .env("CODEX_MCP_CODEX_BIN", "/bin/sh")
-            .current_dir(self.home.work())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -11,7 +11,7 @@ use std::process::{Output, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use testkit::wait::{wait_for, within};
-use testkit::{Home, Launch, McpClient, node, process, write_program};
+use testkit::{Home, McpClient, node, process, write_program};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
@@ -128,13 +128,13 @@ impl Installation {
     async fn client_below_shell(&self, way: Way) -> McpClient {
         // With a second command, no shell becomes the first one.
         let line = "node \"$0\" serve --no-host; exit 9";
-        let launch = Launch::new("/bin/sh")
+        let launch = self
+            .home
+            .launch("/bin/sh")
             .args(["-c", line])
             .args([self.script()])
-            .envs(self.home.env())
             .envs(way.variables())
-            .envs(NPX)
-            .current_dir(self.home.work());
+            .envs(NPX);
         McpClient::connect(&launch, crate::VERSION, json!({})).await
     }
 

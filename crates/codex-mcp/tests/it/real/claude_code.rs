@@ -164,12 +164,9 @@ impl ClaudeCode {
 
     /// The output of Claude Code with these arguments.
     async fn output(&self, args: &[&str]) -> String {
-        let run = Command::new("sh")
+        let run = Command::from(self.stage.home.command("sh"))
             .arg(self.script())
             .args(args)
-            .env_clear()
-            .envs(self.stage.home.env())
-            .current_dir(self.stage.home.work())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scripted_model::{Gate, Reply, Request, Script, Shell};
 use serde_json::{Value, json};
+use testkit::AppServer;
 use testkit::codex::is_since;
-use testkit::{AppServer, Launch};
 
 use super::setup::run;
 use super::{CodexFixture, on_each_release};
@@ -87,10 +87,10 @@ async fn codex(
     stage: &CodexFixture,
     answer: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static,
 ) -> AppServer {
-    let launch = Launch::new(testkit::codex::native_binary(&stage.release))
-        .args(["app-server"])
-        .envs(stage.home.env())
-        .current_dir(stage.home.work());
+    let launch = stage
+        .home
+        .launch(testkit::codex::native_binary(&stage.release))
+        .args(["app-server"]);
     let server = AppServer::start(&launch, answer);
     server.initialize().await;
     server

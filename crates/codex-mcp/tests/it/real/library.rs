@@ -47,15 +47,12 @@ async fn connect(
     stage: &CodexFixture,
     version: ProtocolVersion,
 ) -> (RunningService<RoleClient, AcceptingClient>, Child) {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let mut server = Command::from(stage.home.command(env!("CARGO_BIN_EXE_codex-mcp")))
         .arg("serve")
-        .env_clear()
-        .envs(stage.home.env())
         .env(
             "CODEX_MCP_CODEX_BIN",
             testkit::codex::native_binary(&stage.release),
         )
-        .current_dir(stage.home.work())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

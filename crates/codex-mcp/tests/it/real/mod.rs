@@ -152,16 +152,13 @@ impl CodexFixture {
 
     /// Our program with these arguments, without input.
     fn program(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = Command::from(self.home.command(env!("CARGO_BIN_EXE_codex-mcp")));
         command
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .env(
                 "CODEX_MCP_CODEX_BIN",
                 testkit::codex::native_binary(&self.release),
             )
-            .current_dir(self.home.work())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -30,15 +30,12 @@ pub(super) async fn assert_works(stage: &CodexFixture, era: (&str, &str), connec
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/real/python-client.py");
     let codex = testkit::codex::native_binary(&stage.release);
     let mut client = LineClient::start(
-        Command::new(testkit::python::with_library())
+        Command::from(stage.home.command(testkit::python::with_library()))
             .arg(script)
             .arg(mode)
             .args(connection)
-            .env_clear()
-            .envs(stage.home.env())
             .env("CODEX_MCP_CODEX_BIN", codex)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .current_dir(stage.home.work()),
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
     );
     let offers = client.line().await;
     assert_eq!(offers["version"], version, "{offers:#}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use scripted_model::{Reply, Script};
 use serde_json::{Value, json};
-use testkit::{Launch, McpClient, write_program};
+use testkit::{McpClient, write_program};
 
 use crate::trust;
 
@@ -209,10 +209,10 @@ async fn repository_cannot_choose_codex_bin_and_the_user_can() {
     let section = |program: &Path| format!("[plugins.codex-mcp]\ncodex_bin = {program:?}\n");
     std::fs::write(stage.file(".atm.toml"), section(&evil)).unwrap();
     trust(&stage.home, &stage.home.work());
-    let launch = Launch::new(env!("CARGO_BIN_EXE_codex-mcp"))
-        .args(["serve"])
-        .envs(stage.home.env())
-        .current_dir(stage.home.work());
+    let launch = stage
+        .home
+        .launch(env!("CARGO_BIN_EXE_codex-mcp"))
+        .args(["serve"]);
     for mine in [None, Some(stage.release.as_str())] {
         if let Some(release) = mine {
             let directory = stage.home.atm_home().join(".config/atm");

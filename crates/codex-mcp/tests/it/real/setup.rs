@@ -82,11 +82,9 @@ async fn own_command_of_codex_makes_the_file(release: &str) {
 
 /// What Codex prints for these arguments.
 pub(super) async fn run(fixture: &CodexFixture, args: &[&str]) -> String {
-    let run = Command::new(testkit::codex::native_binary(&fixture.release))
+    let codex = testkit::codex::native_binary(&fixture.release);
+    let run = Command::from(fixture.home.command(codex))
         .args(args)
-        .env_clear()
-        .envs(fixture.home.env())
-        .current_dir(fixture.home.work())
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();

@@ -31,12 +31,9 @@ async fn serve(stage: &CodexFixture, args: &[&str]) -> McpClient {
 
 /// The commands of Codex that `doctor` finds.
 async fn commands(stage: &CodexFixture) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    let output = Command::from(stage.home.command(env!("CARGO_BIN_EXE_codex-mcp")))
         .args(["doctor", "--json"])
-        .env_clear()
-        .envs(stage.home.env())
         .env("CODEX_MCP_CODEX_BIN", program(stage))
-        .current_dir(stage.home.work())
         .output()
         .await
         .unwrap();

@@ -28,14 +28,11 @@ async fn bridge(stage: &CodexFixture, args: &[&str]) -> (LineClient, SocketAddr)
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/real/stdio-bridge.mjs");
     let codex = testkit::codex::native_binary(&stage.release);
     let mut bridge = LineClient::start(
-        Command::new("node")
+        Command::from(stage.home.command("node"))
             .arg(script)
             .arg(testkit::typescript::library())
             .args(args)
-            .env_clear()
-            .envs(stage.home.env())
-            .env("CODEX_MCP_CODEX_BIN", codex)
-            .current_dir(stage.home.work()),
+            .env("CODEX_MCP_CODEX_BIN", codex),
     );
     let port = bridge.line().await["port"].as_u64().unwrap();
     let address = (Ipv4Addr::LOCALHOST, port.try_into().unwrap()).into();

@@ -26,16 +26,13 @@ impl TypeScriptClient {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/real/typescript-client.mjs");
         let codex = testkit::codex::native_binary(&stage.release);
         let mut client = LineClient::start(
-            Command::new("node")
+            Command::from(stage.home.command("node"))
                 .arg(script)
                 .arg(testkit::typescript::library())
                 .args([env!("CARGO_BIN_EXE_codex-mcp"), "serve"])
                 .args(args)
-                .env_clear()
-                .envs(stage.home.env())
                 .env("CODEX_MCP_CODEX_BIN", codex)
-                .envs(variables.iter().map(|(name, value)| (name, value)))
-                .current_dir(stage.home.work()),
+                .envs(variables.iter().map(|(name, value)| (name, value))),
         );
         let listed = client.line().await;
         let tools = listed["tools"].as_array().unwrap().clone();

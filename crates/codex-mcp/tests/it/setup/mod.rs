@@ -65,13 +65,8 @@ impl<'a> Setup<'a> {
 
     /// A program in the home, in the working directory, without input.
     fn program(&self, path: &str) -> Command {
-        let mut command = Command::new(path);
-        command
-            .env_clear()
-            .envs(self.home.env())
-            .envs(self.env.iter().cloned())
-            .current_dir(self.home.work())
-            .stdin(Stdio::null());
+        let mut command = self.home.command(path);
+        command.envs(self.env.iter().cloned()).stdin(Stdio::null());
         command
     }
 

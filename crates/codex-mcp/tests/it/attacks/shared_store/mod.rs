@@ -7,7 +7,7 @@ mod verbs;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use job_queue::logic::{JobId, JobState};
 use job_queue::machine;
@@ -126,13 +126,12 @@ impl Machine {
     }
 
     fn run(&self, args: &[&str]) -> (i32, String, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let output = self
+            .home
+            .command(env!("CARGO_BIN_EXE_codex-mcp"))
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .env("CODEX_MCP_STORE", &self.location)
             .env("CODEX_MCP_CODEX_BIN", self.program("honest"))
-            .current_dir(self.home.work())
             .stdin(Stdio::null())
             .output()
             .unwrap();

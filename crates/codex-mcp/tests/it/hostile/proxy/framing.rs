@@ -28,14 +28,11 @@ impl Raw {
     fn start(plan: &Plan) -> Self {
         let home = Home::new("");
         let fake = FakeCodex::new(&home, plan);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+        let mut child = Command::from(home.command(env!("CARGO_BIN_EXE_codex-mcp")))
             .args(["serve", "--backend", "mcp-server"])
-            .env_clear()
-            .envs(home.env())
             .envs(fake.env())
             .env("CODEX_MCP_CODEX_BIN", fake_codex_path())
             .env(VERSION, LAST)
-            .current_dir(home.work())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,6 +1,6 @@
 //! `codex-mcp eyes` without a terminal.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use image_request::logic::contract;
 use testkit::Home;
@@ -10,16 +10,13 @@ fn eyes(args: &[&str]) -> Output {
 }
 
 fn eyes_in(home: &Home, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_codex-mcp"))
+    home.command(env!("CARGO_BIN_EXE_codex-mcp"))
         .arg("eyes")
         .args(args)
-        .env_clear()
-        .envs(home.env())
         .env(
             "CODEX_MCP_CODEX_BIN",
             testkit::codex::native_binary(testkit::codex::newest()),
         )
-        .current_dir(home.work())
         .stdin(Stdio::null())
         .output()
         .unwrap()

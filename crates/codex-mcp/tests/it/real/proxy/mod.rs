@@ -5,7 +5,7 @@ mod limits;
 mod passthrough;
 
 use serde_json::{Value, json};
-use testkit::{Launch, McpClient};
+use testkit::McpClient;
 
 use super::{CodexFixture, VERSION};
 
@@ -34,10 +34,10 @@ async fn client(stage: &CodexFixture, args: &[&str], capabilities: Value) -> Mcp
 
 /// A client of `codex mcp-server` itself.
 pub(super) async fn direct(stage: &CodexFixture, capabilities: Value) -> McpClient {
-    let launch = Launch::new(testkit::codex::native_binary(&stage.release))
-        .args(["mcp-server"])
-        .envs(stage.home.env())
-        .current_dir(stage.home.work());
+    let launch = stage
+        .home
+        .launch(testkit::codex::native_binary(&stage.release))
+        .args(["mcp-server"]);
     let mut client = McpClient::start(&launch);
     client.ignore("codex/event");
     client.initialize(VERSION, capabilities).await;
