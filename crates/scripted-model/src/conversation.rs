@@ -116,7 +116,7 @@ fn typed_prompt(item: &Value) -> Option<String> {
     if kind(item) != "message" || role(item) != "user" {
         return None;
     }
-    let texts: Vec<&str> = message_texts(item)
+    let texts: Vec<&str> = texts(item, "content")
         .into_iter()
         .filter(|text| !is_injected(text))
         .collect();
@@ -145,9 +145,10 @@ pub(crate) fn role(item: &Value) -> &str {
     item.get("role").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The texts of a message, whose `content` is a string or a list of parts.
-pub(crate) fn message_texts(item: &Value) -> Vec<&str> {
-    match item.get("content") {
+/// The texts of a member of an item, such as the content of a message or the output of a tool. It is
+/// a string or a list of parts.
+pub(crate) fn texts<'a>(item: &'a Value, member: &str) -> Vec<&'a str> {
+    match item.get(member) {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(parts)) => parts
             .iter()

@@ -100,8 +100,8 @@ impl Request {
     pub fn texts(&self) -> Vec<&str> {
         let mut texts = vec![self.instructions()];
         for item in self.input() {
-            texts.extend(conversation::message_texts(item));
-            texts.extend(output_texts(item));
+            texts.extend(conversation::texts(item, "content"));
+            texts.extend(conversation::texts(item, "output"));
         }
         texts.retain(|text| !text.is_empty());
         texts
@@ -153,7 +153,7 @@ impl Request {
             .filter(|item| conversation::is_output(item))
             .map(|item| ToolOutput {
                 call_id: text_of(item, "call_id").to_owned(),
-                text: output_texts(item).join("\n"),
+                text: conversation::texts(item, "output").join("\n"),
             })
             .collect()
     }
@@ -172,7 +172,7 @@ impl Request {
             .filter(|item| {
                 conversation::kind(item) == "message" && conversation::role(item) == role
             })
-            .flat_map(conversation::message_texts)
+            .flat_map(|item| conversation::texts(item, "content"))
             .collect()
     }
 }
@@ -236,18 +236,6 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
         .get(name)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
-}
-
-/// The texts of a tool's output, which is a string or a list of parts.
-fn output_texts(item: &Value) -> Vec<&str> {
-    match item.get("output") {
-        Some(Value::String(text)) => vec![text],
-        Some(Value::Array(parts)) => parts
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str())
-            .collect(),
-        _ => Vec::new(),
-    }
 }
 
 #[cfg(test)]
