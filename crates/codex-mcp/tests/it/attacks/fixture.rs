@@ -18,6 +18,17 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// The command that executes the script of [`RepositoryFixture::write_plant`].
 pub(super) const RUN_PLANT: &str = "sh \"$HOME/plant\"";
 
+/// The arguments of a run that has to make one commit.
+pub(super) const COMMITTING_RUN: [&str; 7] = [
+    "x",
+    "--sandbox",
+    "workspace-write",
+    "--until",
+    "commits=1",
+    "--max-turns",
+    "1",
+];
+
 pub(super) struct RepositoryFixture {
     pub(super) home: Home,
     pub(super) model: ScriptedModel,

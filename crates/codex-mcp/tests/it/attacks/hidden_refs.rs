@@ -1,6 +1,6 @@
 //! Refs whose names make git resolve them instead of others (F11), with the real Codex.
 
-use super::fixture::RepositoryFixture;
+use super::fixture::{COMMITTING_RUN, RepositoryFixture};
 
 /// Creates an unwanted commit, and refs to it that hide others.
 const PLANT: &str = r#"
@@ -39,22 +39,12 @@ fn resolve(stage: &RepositoryFixture, name: &str) -> String {
     stage.home.git(&["rev-parse", "--quiet", "--verify", name])
 }
 
-const RUN_ARGS: [&str; 7] = [
-    "x",
-    "--sandbox",
-    "workspace-write",
-    "--until",
-    "commits=1",
-    "--max-turns",
-    "1",
-];
-
 /// The control is a repository that has the refs: git finds them.
 #[tokio::test]
 async fn refs_that_hide_others_are_kept_aside() {
     let attacked = stage(PLANT).await;
     let first = resolve(&attacked, "refs/heads/main");
-    let (code, result, stderr) = attacked.run(&RUN_ARGS).await;
+    let (code, result, stderr) = attacked.run(&COMMITTING_RUN).await;
     assert_eq!(code, Some(0), "{result:#}\n{stderr}");
     let evil = resolve(&attacked, "refs/heads/fine");
     let names = attacked.home.git(&["for-each-ref", "--format=%(refname)"]);
@@ -157,7 +147,7 @@ async fn remote_branch_that_codex_fetches_is_imported() {
     let refspec = format!("{theirs}:refs/heads/theirs");
     git(&["push", "--quiet", "origin", &refspec]);
     git(&["update-ref", "-d", "refs/remotes/origin/theirs"]);
-    let (code, result, stderr) = stage.run(&RUN_ARGS).await;
+    let (code, result, stderr) = stage.run(&COMMITTING_RUN).await;
     assert_eq!(code, Some(0), "{result:#}\n{stderr}");
     assert_eq!(resolve(&stage, "origin/theirs"), theirs, "{stderr}");
     assert_eq!(resolve(&stage, "origin/side"), resolve(&stage, "main"));
@@ -173,7 +163,7 @@ async fn branch_that_hides_others_is_not_checked_out() {
          echo made > a.txt && git add a.txt && git commit --quiet --message a\n",
     )
     .await;
-    let (code, result, stderr) = stage.run(&RUN_ARGS).await;
+    let (code, result, stderr) = stage.run(&COMMITTING_RUN).await;
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     let git = |args: &[&str]| stage.home.git(args);
     assert_eq!(git(&["symbolic-ref", "HEAD"]), "refs/heads/main");

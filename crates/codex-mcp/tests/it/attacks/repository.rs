@@ -7,7 +7,7 @@ use scripted_model::{Reply, Script};
 use serde_json::json;
 use testkit::AppServer;
 
-use super::fixture::{RUN_PLANT, RepositoryFixture, commit, protected};
+use super::fixture::{COMMITTING_RUN, RUN_PLANT, RepositoryFixture, commit, protected};
 use crate::on_each_release;
 
 on_each_release!(commits_leave_no_program_behind);
@@ -189,16 +189,7 @@ async fn submodule_with_settings_of_codex_is_not_taken_over() {
     stage.write_plant(&plant);
     stage.home.add_remote(&stage.home.tmp().join("remote.git"));
     fs::write(stage.home.work().join("mine.txt"), "mine").unwrap();
-    let args = [
-        "x",
-        "--sandbox",
-        "workspace-write",
-        "--until",
-        "commits=1",
-        "--max-turns",
-        "1",
-    ];
-    let (code, result, stderr) = stage.run(&args).await;
+    let (code, result, stderr) = stage.run(&COMMITTING_RUN).await;
     assert_eq!(code, Some(2), "{result:#}\n{stderr}");
     assert!(stderr.contains("add the submodule \"sub\""), "{stderr}");
     let before_turns = "uncommitted changes of yours (1: mine.txt)";
@@ -279,16 +270,7 @@ async fn commits_of_rewritten_branches_and_moved_tags_are_kept() {
     let stage = RepositoryFixture::new(testkit::codex::newest(), script).await;
     stage.home.git(&["tag", "v1"]);
     let before = stage.home.git(&["rev-parse", "main"]);
-    let args = [
-        "x",
-        "--sandbox",
-        "workspace-write",
-        "--until",
-        "commits=1",
-        "--max-turns",
-        "1",
-    ];
-    let (_, result, stderr) = stage.run(&args).await;
+    let (_, result, stderr) = stage.run(&COMMITTING_RUN).await;
     assert!(
         stderr.contains("Codex has rewritten refs/heads/main"),
         "{result:#}\n{stderr}"

@@ -25,6 +25,16 @@ const RUN_ARGS: [&str; 6] = [
     "2",
 ];
 
+const READ_ONLY_RUN: [&str; 7] = [
+    "run",
+    "--json",
+    "x",
+    "--sandbox",
+    "read-only",
+    "--max-turns",
+    "1",
+];
+
 fn program(path: &Path, text: &str) {
     write_program(path, &format!("#!/bin/sh\n{text}\n"));
 }
@@ -235,16 +245,11 @@ async fn git_in_a_relative_path_entry_is_not_run() {
     stage.home.git(&["commit", "--quiet", "--message", "git"]);
     let path = with_path("./node_modules/.bin:");
     assert_shell_is_attacked(&stage, &path);
-    let args = [
-        "run",
-        "--json",
-        "x",
-        "--sandbox",
-        "read-only",
-        "--max-turns",
-        "1",
-    ];
-    let output = stage.command(&args).env("PATH", path).output().await;
+    let output = stage
+        .command(&READ_ONLY_RUN)
+        .env("PATH", path)
+        .output()
+        .await;
     let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
     assert!(!stage.was_attacked(), "{stderr}");
 }
@@ -277,16 +282,7 @@ async fn libraries_of_the_working_tree_are_not_loaded() {
         lib.display(),
         git.parent().unwrap().display()
     ));
-    let args = [
-        "run",
-        "--json",
-        "x",
-        "--sandbox",
-        "read-only",
-        "--max-turns",
-        "1",
-    ];
-    let mut command = stage.command(&args);
+    let mut command = stage.command(&READ_ONLY_RUN);
     command.env("PATH", path).env("CODEX_MCP_CODEX_BIN", codex);
     command.env("LD_LIBRARY_PATH", format!("{}:/usr/lib", lib.display()));
     command.env("LD_AUDIT", lib.join("audit.so"));
@@ -327,17 +323,8 @@ async fn notifier_is_not_run_from_the_working_tree() {
     );
     assert!(stage.was_attacked(), "the control shows the attack working");
     fs::remove_file(stage.caught()).unwrap();
-    let args = [
-        "run",
-        "--json",
-        "x",
-        "--sandbox",
-        "read-only",
-        "--max-turns",
-        "1",
-    ];
     let notify = ["--notify", "command:tell-me"];
-    let mut command = stage.command(&[&args[..], &notify].concat());
+    let mut command = stage.command(&[&READ_ONLY_RUN[..], &notify].concat());
     let output = command.env("PATH", path).output().await.unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!stage.was_attacked(), "{stderr}");
