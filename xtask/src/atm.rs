@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
 use crate::installs::Package;
 use crate::tool::Tool;
@@ -48,12 +48,6 @@ impl Package for Atm {
             .env("HOME", home_of_it)
             .env("ATM_HOME", home_of_it)
             .capture(home)?;
-        ensure!(
-            answer.split_whitespace().last() == Some(&self.version),
-            "{program} --version answers `{}`, not {}",
-            answer.trim(),
-            self.version
-        );
-        Ok(())
+        self.check_version(program, &answer, answer.split_whitespace().last())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
 use crate::codex::subdirectories;
 use crate::installs::Package;
@@ -38,13 +38,7 @@ impl Package for ClaudeCode {
             .env("DISABLE_AUTOUPDATER", "1")
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             .capture(home)?;
-        ensure!(
-            answer.split_whitespace().next() == Some(&self.version),
-            "{program} --version answers `{}`, not {}",
-            answer.trim(),
-            self.version
-        );
-        Ok(())
+        self.check_version(program, &answer, answer.split_whitespace().next())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use crate::installs::Package;
 use crate::npm;
@@ -38,7 +38,6 @@ impl Package for Codex {
     /// Asks the native binary for its version, with a HOME of its own so that it
     /// neither reads nor writes the user's.
     fn check(&self, install: &Path, home: &Path) -> anyhow::Result<()> {
-        let version = &self.version;
         let binary = native_binary(install)?;
         let program = binary.to_str().context("the path is not UTF-8")?;
         let isolated = home.to_str().context("the path is not UTF-8")?;
@@ -46,12 +45,7 @@ impl Package for Codex {
             .env("HOME", isolated)
             .env("CODEX_HOME", isolated)
             .capture(home)?;
-        ensure!(
-            answer.split_whitespace().last() == Some(version),
-            "{program} --version answers `{}`, not {version}",
-            answer.trim()
-        );
-        Ok(())
+        self.check_version(program, &answer, answer.split_whitespace().last())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 /// A package in one version.
 pub(crate) trait Package {
@@ -27,6 +27,25 @@ pub(crate) trait Package {
     /// # Errors
     /// When the install does not work.
     fn check(&self, install: &Path, home: &Path) -> anyhow::Result<()>;
+
+    /// Checks that the version `found` in a program's answer is the wanted one.
+    ///
+    /// # Errors
+    /// When it is another one.
+    fn check_version(
+        &self,
+        program: &str,
+        answer: &str,
+        found: Option<&str>,
+    ) -> anyhow::Result<()> {
+        let version = self.version();
+        let answer = answer.trim();
+        ensure!(
+            found == Some(version),
+            "{program} --version answers `{answer}`, not {version}"
+        );
+        Ok(())
+    }
 }
 
 /// The result of [`Installs::provide`].

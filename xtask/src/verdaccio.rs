@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
 use crate::installs::Package;
 use crate::npm;
@@ -38,12 +38,7 @@ impl Package for Verdaccio {
         let program = install.join(PROGRAM);
         let program = program.to_str().context("the path is not UTF-8")?;
         let answer = Tool::new("node", [program, "--version"]).capture(home)?;
-        ensure!(
-            answer.trim().trim_start_matches('v') == self.version,
-            "{program} --version answers `{}`, not {}",
-            answer.trim(),
-            self.version
-        );
-        Ok(())
+        let found = answer.trim().trim_start_matches('v');
+        self.check_version(program, &answer, Some(found))
     }
 }
