@@ -46,9 +46,7 @@ async fn idle_session_is_cancelled_after_half_an_hour() {
     let used = Instant::now();
     sessions.world.codex.unloads_thread().await;
     assert_elapsed(used, 30);
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     assert_eq!(list["sessions"][0]["status"], "cancelled");
     let over = sessions.poll_events(&session).await;
     assert_eq!(over["status"], "cancelled");
@@ -149,9 +147,7 @@ async fn polled_session_is_kept() {
     // A list does not count as use of a session.
     let used = Instant::now();
     sleep(29 * MINUTE).await;
-    sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    sessions.list().await;
     sessions.world.codex.unloads_thread().await;
     assert_elapsed(used, 30);
     sessions.finish().await;
@@ -236,14 +232,10 @@ async fn ended_session_is_forgotten_and_its_thread_is_not() {
     let (mut sessions, session) = idle_session().await;
     sessions.cancel(&session).await;
     sleep(4 * MINUTE).await;
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     assert_eq!(list["sessions"][0]["status"], "cancelled");
     sleep(MINUTE + SWEEP).await;
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     assert_eq!(list, json!({"sessions": []}));
     for (tool, arguments) in [
         (
@@ -283,9 +275,7 @@ async fn thread_is_resumed_before_its_session_is_forgotten() {
     assert_ne!(again, session);
     // The earlier session is forgotten in time, without the later one.
     sleep(5 * MINUTE + SWEEP).await;
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     let all: Vec<&Value> = list["sessions"]
         .as_array()
         .unwrap()

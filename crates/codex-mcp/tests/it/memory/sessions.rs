@@ -150,6 +150,11 @@ impl Sessions {
         self.session("get", session).await
     }
 
+    /// All sessions, as `codex_session` lists them.
+    pub(super) async fn list(&mut self) -> Value {
+        self.call("codex_session", json!({"action": "list"})).await
+    }
+
     pub(super) async fn session(&mut self, action: &str, session: &str) -> Value {
         let arguments = json!({"action": action, "sessionId": session, "includeSensitive": true});
         self.call("codex_session", arguments).await

@@ -148,9 +148,7 @@ async fn session_is_cancelled_while_it_begins() {
         .client
         .request_tool("codex", super::beginning(json!({})));
     sessions.serve.fake.wait_for_method("turn/start").await;
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     let session = list["sessions"][0]["sessionId"]
         .as_str()
         .unwrap()
@@ -178,9 +176,7 @@ async fn start_continues_after_its_caller_disconnects() {
     sessions.serve.settled().await;
     sessions.serve.fake.open_gate("slow");
     sessions.serve.fake.wait_for_method("turn/start").await;
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     let session = list["sessions"][0]["sessionId"]
         .as_str()
         .unwrap()

@@ -47,9 +47,7 @@ async fn two_hundred_sessions_get_their_own_results() {
         sessions.result(id).await;
     }
 
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     // Concurrent calls start in any order.
     let listed = list["sessions"].as_array().unwrap();
     assert_eq!(listed.len(), ids.len());

@@ -223,9 +223,7 @@ async fn codex_death_at_thread_start_is_reported() {
             "{}",
             refusal.message
         );
-        let list = sessions
-            .call("codex_session", json!({"action": "list"}))
-            .await;
+        let list = sessions.list().await;
         for one in list["sessions"].as_array().unwrap() {
             assert_eq!(one["status"], "cancelled", "{method}: {list:#}");
         }

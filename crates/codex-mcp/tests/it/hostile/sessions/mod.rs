@@ -82,6 +82,11 @@ impl Sessions {
         started["sessionId"].as_str().unwrap().to_owned()
     }
 
+    /// All sessions, as `codex_session` lists them.
+    async fn list(&mut self) -> Value {
+        self.call("codex_session", json!({"action": "list"})).await
+    }
+
     /// Calls `codex_session` with this action.
     async fn session(&mut self, action: &str, session: &str) -> Value {
         let arguments = json!({"action": action, "sessionId": session});

@@ -203,9 +203,7 @@ async fn concurrently_resumed_thread_has_one_session() {
     }
     ids.dedup();
     assert_eq!(ids.len(), 1, "{ids:?}");
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
     sessions.reply(&ids[0]).await;
     assert_eq!(

@@ -45,7 +45,7 @@ impl Sessions {
     async fn all_there_is(&mut self, session: &str) -> Value {
         let mut whole = self.get(session).await;
         whole.as_object_mut().unwrap().remove("lastActiveAt");
-        let mut list = self.call("codex_session", json!({"action": "list"})).await;
+        let mut list = self.list().await;
         for one in list["sessions"].as_array_mut().unwrap() {
             one.as_object_mut().unwrap().remove("lastActiveAt");
         }

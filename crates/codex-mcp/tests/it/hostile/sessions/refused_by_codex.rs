@@ -30,9 +30,7 @@ async fn refused_thread_makes_no_session() {
         let refusal = sessions.refused("codex_session", arguments.clone()).await;
         assert_eq!(refusal.code, "THREAD_FORK_RESUME_FAILED", "{words}");
         assert!(refusal.message.contains(THREAD), "{}", refusal.message);
-        let list = sessions
-            .call("codex_session", json!({"action": "list"}))
-            .await;
+        let list = sessions.list().await;
         assert_eq!(list, json!({"sessions": []}));
 
         let resumed = sessions.call("codex_session", arguments).await;
@@ -58,9 +56,7 @@ async fn refused_turn_leaves_no_running_session() {
         "{}",
         refusal.message
     );
-    let list = sessions
-        .call("codex_session", json!({"action": "list"}))
-        .await;
+    let list = sessions.list().await;
     for one in list["sessions"].as_array().unwrap() {
         assert_eq!(one["status"], "cancelled", "{list:#}");
     }
@@ -143,9 +139,7 @@ async fn refused_fork_makes_no_session() {
         let fork = json!({"action": "fork", "sessionId": session});
         let refusal = sessions.refused("codex_session", fork).await;
         assert_eq!(refusal.code, "THREAD_FORK_RESUME_FAILED", "{words}");
-        let list = sessions
-            .call("codex_session", json!({"action": "list"}))
-            .await;
+        let list = sessions.list().await;
         assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
         works(sessions, &session).await;
     }
