@@ -74,6 +74,7 @@ pub use deliveries::Deliveries;
 pub use request_image::{Eyes, PictureDelivery, serve_eyes};
 pub use server::{Decider, Server, Timeouts};
 pub use stdio::{Stdio, StdioMode};
+pub use stdio_server::serve_until_closed;
 pub use tasks::{
     AskedHost, OtherHosts, SessionTasks, TaskAct, TaskAnswer, TaskRequest, TaskSubscriptions,
 };

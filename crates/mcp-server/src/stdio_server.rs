@@ -1,4 +1,4 @@
-//! Serves the small MCP servers that Codex itself is given.
+//! Serves an MCP server on a pair of streams.
 
 use rmcp::service::ServerInitializeError;
 use rmcp::{ServerHandler, ServiceExt};
@@ -13,7 +13,7 @@ use super::transport::LineTransport;
 /// # Errors
 ///
 /// When the client does not begin as an MCP client does.
-pub(super) async fn serve_until_closed<S, R, W>(
+pub async fn serve_until_closed<S, R, W>(
     server: S,
     transport: LineTransport<R, W>,
     closing: &CancellationToken,

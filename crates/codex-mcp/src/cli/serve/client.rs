@@ -13,9 +13,8 @@ use common::text::hex;
 use job_queue::service::Jobs;
 use mcp_server::{
     Decider, Defaults, Deliveries, Group, Groups, LineTransport, Server, SessionTasks, Stdio,
-    Timeouts, Warnings,
+    Timeouts, Warnings, serve_until_closed,
 };
-use rmcp::ServiceExt;
 use safe_files::off_runtime;
 use settings::Config;
 use settings::bounds::Bounds;
@@ -362,16 +361,8 @@ where
     let transport = transport
         .with_deliveries(deliveries)
         .with_task_subscriptions(server.task_subscriptions());
-    match server.serve(transport).await {
-        Ok(service) => {
-            if let Err(error) = service.waiting().await {
-                tracing::error!("serving ended abruptly: {error}");
-            }
-            Ok(())
-        }
-        Err(_) if closing.is_cancelled() => Ok(()),
-        Err(error) => Err(ServeError::Begin(Box::new(error))),
-    }
+    let served = serve_until_closed(server, transport, closing).await;
+    served.map_err(ServeError::Begin)
 }
 
 /// Cleanup after a client disconnects. In a host, this waits for the client's turns, and for its
