@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use supervise::adoptable::{AdoptableProcess, Keeper, spawn_adoptable};
 use supervise::exit::{Exit, ExitCause};
-use supervise::spawn::{Process, Program, Streams, spawn};
+use supervise::spawn::{Process, Program, spawn};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -174,18 +174,14 @@ impl AppServer {
         on_exit: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
         let (process, streams) = spawn(program)?;
-        let Streams {
-            stdin,
-            stdout,
-            stderr,
-        } = streams;
-        let stderr_log = StderrLog::listen(stderr);
+        let stderr_log = StderrLog::listen(streams.stderr);
         let AppServerSetup {
             line_limit,
             listener,
             ending,
         } = setup;
-        let (connection, run) = Connection::open(stdout, stdin, line_limit, listener);
+        let (connection, run) =
+            Connection::open(streams.stdout, streams.stdin, line_limit, listener);
         let ended = ending.subscribe();
         let process = CodexProcess::Bound(process);
         let guard = process.guard();

@@ -9,7 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ClientHandler, ErrorData, RoleClient};
-use supervise::spawn::{Process, Streams, spawn};
+use supervise::spawn::{Process, spawn};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -47,13 +47,8 @@ impl Server {
         ];
         let program = workspace.program(&std::env::current_exe()?, args);
         let (process, streams) = spawn(&program)?;
-        let Streams {
-            stdin,
-            stdout,
-            stderr,
-        } = streams;
-        let words = tokio::spawn(last_words(stderr));
-        let (wire, passed) = Wire::new(stdout, stdin);
+        let words = tokio::spawn(last_words(streams.stderr));
+        let (wire, passed) = Wire::new(streams.stdout, streams.stdin);
         Ok((Self { process, words }, wire, passed))
     }
 
