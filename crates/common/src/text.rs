@@ -308,6 +308,14 @@ impl BoundedText {
     }
 }
 
+/// At most `limit` bytes of `text`, with a mark if it was cut.
+#[must_use]
+pub fn bounded(text: &str, limit: usize) -> String {
+    let mut kept = BoundedText::default();
+    kept.push(text, limit);
+    kept.text
+}
+
 /// The hexadecimal digits of bytes, in lower case.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {

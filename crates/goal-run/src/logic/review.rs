@@ -5,7 +5,7 @@
 //! that.
 
 use codex_engine::logic::review::Review;
-use common::text::BoundedText;
+use common::text::bounded;
 
 /// The first word of a summary where nothing has to be changed.
 const PASS: &str = "PASS";
@@ -76,7 +76,7 @@ pub fn instructions(start: Option<&str>, others: &[OtherBranch<'_>], task: &str)
          Begin overall_explanation with the word {PASS} if nothing has to be changed before this \
          is merged, and with {FAIL} otherwise. Comment on each thing that has to be changed, and \
          on nothing else.\n\nThe task:\n{}",
-        within(task, TASK_LIMIT)
+        bounded(task, TASK_LIMIT)
     )
 }
 
@@ -133,14 +133,7 @@ fn failed(first: String, text: &str) -> ReviewEnd {
 /// The part of a review that is given to Codex and recorded.
 #[must_use]
 pub fn within_limit(text: &str) -> String {
-    within(text.trim(), TEXT_LIMIT)
-}
-
-/// The beginning of a text, up to the limit.
-fn within(text: &str, limit: usize) -> String {
-    let mut bounded = BoundedText::default();
-    bounded.push(text, limit);
-    bounded.as_str().to_owned()
+    bounded(text.trim(), TEXT_LIMIT)
 }
 
 fn begins_with(summary: &str, word: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use codex_protocol::codex::DeltaSource;
-use common::text::BoundedText;
+use common::text::bounded;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -265,9 +265,7 @@ fn shorten(data: &mut Map<String, Value>) {
 fn cut_texts(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > TEXT_LIMIT => {
-            let mut cut = BoundedText::default();
-            cut.push(text, TEXT_LIMIT);
-            cut.as_str().clone_into(text);
+            *text = bounded(text, TEXT_LIMIT);
         }
         Value::Array(values) => values.iter_mut().for_each(cut_texts),
         Value::Object(object) => object.values_mut().for_each(cut_texts),

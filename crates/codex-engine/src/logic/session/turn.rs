@@ -6,7 +6,7 @@ use codex_protocol::codex::{
     FileChange, FileChangeKind, Item, Plan, RawItem, TokenCount, TokenUsage, Turn, TurnError,
     TurnId,
 };
-use common::text::BoundedText;
+use common::text::{BoundedText, bounded};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ pub struct PatchedFile {
 
 impl Facts {
     pub(super) fn set_diff(&mut self, diff: &str) {
-        self.diff = cut(diff, DIFF_LIMIT);
+        self.diff = bounded(diff, DIFF_LIMIT);
     }
 
     pub(super) fn changed(&mut self, changes: Vec<FileChange>) {
@@ -154,7 +154,7 @@ impl EarlierEnd {
     pub(super) fn of(outcome: &TurnOutcome) -> Self {
         let ending = match outcome.ending.clone() {
             TurnEnding::Failed(error) => TurnEnding::Failed(TurnError {
-                message: cut(&error.message, EARLIER_TEXT_LIMIT),
+                message: bounded(&error.message, EARLIER_TEXT_LIMIT),
                 additional_details: None,
                 ..error
             }),
@@ -162,7 +162,7 @@ impl EarlierEnd {
         };
         Self {
             ending,
-            text: cut(&outcome.text, EARLIER_TEXT_LIMIT),
+            text: bounded(&outcome.text, EARLIER_TEXT_LIMIT),
             at: outcome.at,
         }
     }
@@ -393,12 +393,6 @@ pub(super) fn raw_turn_of(params: &str) -> Option<Value> {
     serde_json::from_str::<Params>(params)
         .ok()
         .map(|params| params.turn)
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    let mut bounded = BoundedText::default();
-    bounded.push(text, limit);
-    bounded.as_str().to_owned()
 }
 
 fn append(text: &mut BoundedText, paragraph: &str) {

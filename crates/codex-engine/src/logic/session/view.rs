@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use codex_protocol::codex::{Ask, CommandApproval, McpElicitation, TokenCount, TurnId};
 use common::json::{merged, without_nulls};
-use common::text::BoundedText;
+use common::text::bounded;
 use common::timestamp::timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -235,9 +235,7 @@ impl Facts {
                 ResponseMode::DeltaCompact => 32 * 1024,
                 ResponseMode::Full => usize::MAX,
             };
-            let mut diff = BoundedText::default();
-            diff.push(&self.diff, limit);
-            shown.insert("diff".to_owned(), diff.as_str().into());
+            shown.insert("diff".to_owned(), bounded(&self.diff, limit).into());
             if self.diff.len() > limit {
                 shown.insert("diffTruncated".to_owned(), true.into());
             }

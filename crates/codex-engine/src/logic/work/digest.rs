@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use codex_protocol::codex::{StepStatus, ThreadId};
+use common::text::bounded;
 use serde::{Deserialize, Serialize};
 
 use super::event::{EditKind, TokensUsed, WorkEvent, WorkItem};
 use super::failed_step::FailedStep;
 use super::retention::{
     COMMAND_LIMIT, COMMANDS_LIMIT, ERROR_LIMIT, FAILED_LIMIT, FILES_LIMIT, MESSAGE_LIMIT,
-    OPEN_LIMIT, OUTPUT_LIMIT, PATH_LIMIT, WARNINGS_LIMIT, bounded,
+    OPEN_LIMIT, OUTPUT_LIMIT, PATH_LIMIT, WARNINGS_LIMIT,
 };
 
 /// The summary of a turn so far.

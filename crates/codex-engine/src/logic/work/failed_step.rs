@@ -1,11 +1,12 @@
 //! Steps of a turn that failed or were refused.
 
 use codex_protocol::codex::StepStatus;
+use common::text::bounded;
 use serde::{Deserialize, Serialize};
 
 use super::event::WorkItem;
 use super::refusal::is_by_the_sandbox;
-use super::retention::{COMMAND_LIMIT, bounded};
+use super::retention::COMMAND_LIMIT;
 use crate::logic::describe::line;
 
 /// The tool that changes files.

@@ -6,10 +6,11 @@
 use std::time::{Duration, SystemTime};
 
 use codex_protocol::codex::{ErrorKind, ThreadId, TurnError};
+use common::text::bounded;
 use common::timestamp::minute;
 
 use super::digest::Digest;
-use super::retention::{ERROR_LIMIT, bounded};
+use super::retention::ERROR_LIMIT;
 
 /// The longest description of the reset of a limit, in bytes.
 const RESET_LIMIT: usize = 120;

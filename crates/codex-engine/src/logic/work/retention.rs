@@ -1,7 +1,5 @@
 //! The limits of the data that are kept of a turn.
 
-use common::text::BoundedText;
-
 /// The most that is kept of a message of Codex's, in bytes.
 pub const MESSAGE_LIMIT: usize = 1024 * 1024;
 
@@ -31,10 +29,3 @@ pub(super) const OPEN_LIMIT: usize = 256;
 
 /// The longest path that is kept, in bytes (Linux's `PATH_MAX`).
 pub(super) const PATH_LIMIT: usize = 4096;
-
-/// At most `limit` bytes of `text`, with a mark if it was cut.
-pub(super) fn bounded(text: &str, limit: usize) -> String {
-    let mut kept = BoundedText::default();
-    kept.push(text, limit);
-    kept.as_str().to_owned()
-}
