@@ -75,6 +75,13 @@ pub(super) struct TurnRef<'a> {
     pub(super) id: Option<&'a str>,
 }
 
+impl<'a> TurnRef<'a> {
+    /// The thread and the name of the turn; `None` if the event has no name.
+    fn named(self) -> Option<(&'a str, &'a str)> {
+        Some((self.thread, self.id?))
+    }
+}
+
 /// All calls that the child still listens for.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -401,11 +408,7 @@ impl Calls {
     /// Notes that a turn without a call has begun. A turn that is known is reported once more, and may
     /// be over.
     fn began_without_call(&mut self, turn: TurnRef<'_>) {
-        let TurnRef {
-            thread,
-            id: Some(turn_id),
-        } = turn
-        else {
+        let Some((thread, turn_id)) = turn.named() else {
             return;
         };
         let is_remembered = self.ended.get(thread, turn_id).is_some();
@@ -436,11 +439,7 @@ impl Calls {
     /// Notes that the beginning of a turn was reported. Returns `true` if the turn is known already: its
     /// end was reported before, or it runs.
     fn note_beginning(&mut self, turn: TurnRef<'_>) -> bool {
-        let TurnRef {
-            thread,
-            id: Some(turn_id),
-        } = turn
-        else {
+        let Some((thread, turn_id)) = turn.named() else {
             return false;
         };
         let tracked = self.tracked_turn(thread, turn_id);
@@ -456,11 +455,7 @@ impl Calls {
     /// Takes the name of a turn that begins from an earlier turn. Old releases number the turns of a
     /// thread, and use the ID of the request for the first one.
     fn free_name(&mut self, turn: TurnRef<'_>) {
-        let TurnRef {
-            thread,
-            id: Some(turn_id),
-        } = turn
-        else {
+        let Some((thread, turn_id)) = turn.named() else {
             return;
         };
         self.ended.remove(thread, turn_id);
