@@ -107,15 +107,12 @@ impl HostileHome {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-mcp"));
+        let mut command = self.home.command(env!("CARGO_BIN_EXE_codex-mcp"));
         let codex = testkit::codex::native_binary(testkit::codex::newest());
         command
             .args(args)
-            .env_clear()
-            .envs(self.home.env())
             .env("CODEX_MCP_CODEX_BIN", codex)
             .env("CODEX_MCP_LOG", "debug")
-            .current_dir(self.home.work())
             .stdin(Stdio::null());
         command
     }

@@ -138,12 +138,10 @@ async fn completed_job_with_problems_is_marked_in_top() {
     stage.completed_with_problems().await;
     let list = stage.stdout_of(&["list"]);
     assert!(list.contains(" completed* "), "{list}");
-    let mut command = Command::new("bash");
+    let mut command = stage.home.command("bash");
     let sized = "stty rows 24 columns 80; exec \"$0\" top";
     command.args(["-c", sized, env!("CARGO_BIN_EXE_codex-mcp")]);
-    command.env_clear().envs(stage.home.env());
     command.env("CODEX_MCP_STORE", stage.location.with_secrets());
-    command.current_dir(stage.home.work());
     let mut terminal = Terminal::runs(command).shows("completed*").await;
     terminal.types("q");
     let (seen, code) = terminal.ends().await;

@@ -162,10 +162,8 @@ async fn checkout_stays_when_the_working_tree_has_changed() {
 
 /// What git finds to differ from the private index itself.
 async fn differing(stage: &RepositoryFixture) -> String {
-    let mut git = tokio::process::Command::new("git");
+    let mut git = tokio::process::Command::from(stage.home.command("git"));
     let git = git.args(["diff-files", "--name-only"]);
-    let git = git.current_dir(stage.home.work());
-    let git = git.env_clear().envs(stage.home.env());
     let index = only_directory(stage).join("private/index");
     let output = git.env("GIT_INDEX_FILE", index).output().await.unwrap();
     assert!(output.status.success());
@@ -249,9 +247,8 @@ async fn index_that_the_user_changes_during_a_takeover_is_merged() {
     wait_for_file(&prepared).await;
     let users = stage.home.root().join("users-index");
     fs::copy(&index, &users).unwrap();
-    let mut git = tokio::process::Command::new("git");
-    let git = git.args(["add", "mine.txt"]).current_dir(stage.home.work());
-    let git = git.env_clear().envs(stage.home.env());
+    let mut git = tokio::process::Command::from(stage.home.command("git"));
+    let git = git.args(["add", "mine.txt"]);
     let added = git.env("GIT_INDEX_FILE", &users).status().await.unwrap();
     assert!(added.success());
     fs::rename(&users, &index).unwrap();
