@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use testkit::chromium::{Browser, Driver};
 use testkit::conformance::InspectorPage;
 
+use super::WebFixture;
 use super::browser::DESK;
-use super::{WebFixture, start_session};
 
 /// What is asked: its markup must be shown, and its hidden character, too.
 const COMMAND: &str = "touch made.txt '<img src=x>' '\u{202e}'";
@@ -58,9 +58,11 @@ impl Card {
     }
 }
 
-/// Starts a session that asks at once.
+/// Starts a session that asks at once. The question stays open longer than the usual minute, because
+/// it may take that long to start the inspector and the browser on a busy machine.
 async fn asking(web: &mut WebFixture, prompt: &str) -> String {
-    let session = start_session(web, prompt).await;
+    let patient = json!({"advanced": {"approvalTimeoutMs": 600_000}});
+    let session = web.client.start(prompt, patient).await;
     wait_until(web, &session, "waiting_approval").await;
     session
 }
