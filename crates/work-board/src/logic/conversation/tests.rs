@@ -262,6 +262,20 @@ fn prompt_comes_before_its_events_and_once() {
     assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
 }
 
+/// Codex reports the added text as a message of the user.
+#[test]
+fn text_added_to_a_turn_is_shown_once() {
+    let mut one = Conversation::default();
+    one.take(prompt(0, "do it"));
+    let steered = json!({ "method": "codex-mcp/steered", "message": "in German", "turnId": "t" });
+    assert_eq!(one.take(event(0, "progress", steered)), []);
+    one.take(prompt(1, "in German"));
+    let shown = ["do it", "in German"].map(|text| StepKind::Prompt {
+        text: text.to_owned(),
+    });
+    assert_eq!(kinds(&one), shown.each_ref());
+}
+
 #[test]
 fn closed_question_says_who_decided() {
     let mut one = Conversation::default();
