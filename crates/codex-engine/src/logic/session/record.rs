@@ -42,7 +42,7 @@ pub struct SessionRecord {
     next_event: u64,
     /// Whether turns that another client of Codex begins are turns of the session.
     is_attached: bool,
-    /// The open questions.
+    /// The open questions, also those that Codex has not repeated yet.
     questions: Vec<EarlierQuestion>,
     /// Its cancellation, whose turn has not ended.
     #[serde(default)]
@@ -264,7 +264,8 @@ impl Session {
             Some(_) => last.and_then(|outcome| EndedRecord::without_end(outcome)),
             None => requested(),
         };
-        let questions = self.actions.iter();
+        let unrepeated = self.asked_before.iter().cloned();
+        let questions = unrepeated.chain(self.actions.iter().map(EarlierQuestion::of));
         Some(SessionRecord {
             created: self.created.wall,
             turns: self.turns,
@@ -272,7 +273,7 @@ impl Session {
             ended,
             next_event: self.log.next_id(),
             is_attached: self.is_attached,
-            questions: questions.map(EarlierQuestion::of).collect(),
+            questions: questions.collect(),
             cancelled: self.cancelled.clone(),
             title: self.title().map(str::to_owned),
         })

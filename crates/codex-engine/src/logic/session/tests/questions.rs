@@ -150,27 +150,45 @@ fn questions_that_codex_can_tell_apart_stay_open() {
     assert_eq!(world.event_data("approval_result").len(), 1);
 }
 
+/// Codex asks its first question, or repeats it, and we give it this ID.
+fn ask_first(world: &mut World, id: &str) -> Vec<Effect> {
+    let asked = IncomingQuestion {
+        id: ActionId(id.to_owned()),
+        request: RequestId::Number(1),
+        thread: "t".to_owned(),
+        ask: command("step"),
+        params: json!({}),
+    };
+    world.session.on_question(asked, world.now)
+}
+
 #[test]
 fn question_that_codex_repeats_stays_open() {
-    let ask = |world: &mut World, id: &str| {
-        let asked = IncomingQuestion {
-            id: ActionId(id.to_owned()),
-            request: RequestId::Number(1),
-            thread: "t".to_owned(),
-            ask: command("step"),
-            params: json!({}),
-        };
-        world.session.on_question(asked, world.now)
-    };
     let mut world = World::running();
-    assert_eq!(ask(&mut world, "req_1"), []);
+    assert_eq!(ask_first(&mut world, "req_1"), []);
     let record = world.session.record().unwrap();
     world.session = Session::restored("t", TIMEOUTS, record, world.now);
-    assert_eq!(ask(&mut world, "req_2"), []);
+    assert_eq!(ask_first(&mut world, "req_2"), []);
     assert_eq!(open_questions(&world), ["req_1"]);
     // Codex repeats it to a process that has it, too, if that resumes the thread.
-    assert_eq!(ask(&mut world, "req_3"), []);
+    assert_eq!(ask_first(&mut world, "req_3"), []);
     assert_eq!(world.event_data("approval_result"), Vec::<Value>::new());
+}
+
+#[test]
+fn question_outlasts_a_process_that_ends_before_codex_has_repeated_it() {
+    let mut world = World::running();
+    assert_eq!(ask_first(&mut world, "req_1"), []);
+    assert!(world.session.show_questions(world.now));
+    let deadline = world.session.next_deadline();
+    for _ in 0..2 {
+        world.wait(Duration::from_secs(1));
+        let record = world.session.record().unwrap();
+        world.session = Session::restored("t", TIMEOUTS, record, world.now);
+    }
+    assert_eq!(ask_first(&mut world, "req_2"), []);
+    assert_eq!(open_questions(&world), ["req_1"]);
+    assert_eq!(world.session.next_deadline(), deadline);
 }
 
 #[test]
