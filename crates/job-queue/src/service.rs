@@ -237,7 +237,9 @@ impl Jobs {
     ///
     /// [`JobsError`], as for [`Jobs::submit`].
     pub async fn submit_run(&self, spec: RunJobSpec) -> Result<Submission, JobsError> {
-        let request = self.submitter.run_request(spec)?;
+        let submitter = self.submitter.clone();
+        let request = off_runtime::run(move || submitter.run_request(spec)).await;
+        let request = request.map_err(BadJobSpec::from)??;
         self.hand_over(request, Event::CodexRun).await
     }
 

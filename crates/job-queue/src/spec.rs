@@ -12,6 +12,7 @@ use goal_run::logic::notifier::Notifier;
 use goal_run::notify::UnusableNotifier;
 use safe_files::off_runtime::OffRuntimeError;
 use serde_json::{Map, Value};
+use settings::ConfigError;
 use settings::bounds::OutOfBounds;
 
 use super::call_settings::Approval;
@@ -108,8 +109,11 @@ pub(super) struct SessionLocation {
 #[derive(Debug, thiserror::Error)]
 pub enum BadJobSpec {
     /// The file system has not answered in time.
-    #[error("cannot read the directory and the images of the job: {0}")]
+    #[error("cannot read the files of the job: {0}")]
     Files(#[from] OffRuntimeError),
+    /// A prompt file of the configuration cannot be read.
+    #[error(transparent)]
+    Config(#[from] Box<ConfigError>),
     /// The request is out of bounds.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),

@@ -9,13 +9,8 @@ use codex_engine::injected_server::{self, Server};
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
 use common::sync::lock;
 use safe_files::off_runtime;
-use safe_files::untrusted_file::{self, Links};
 use serde_json::{Map, Value, json};
 use settings::{ConfigError, ExplicitSettings, Setting, ThreadDefaults};
-
-/// The longest prompt that is read from a file, in bytes. Codex reads its own instructions from
-/// files of up to 32 KiB (`project_doc_max_bytes`).
-const LONGEST_PROMPT: u64 = 256 * 1024;
 
 /// The settings of new threads that a call leaves open. Settings that are missing here too are left
 /// to Codex's own configuration.
@@ -71,11 +66,8 @@ impl Defaults {
             effort: value(&threads.reasoning_effort),
             sandbox: value(&threads.sandbox),
             approval_policy: value(&threads.approval_policy),
-            base_instructions: prompt("base_prompt_file", &threads.base_prompt_file)?,
-            developer_instructions: prompt(
-                "extra_instructions_file",
-                &threads.extra_instructions_file,
-            )?,
+            base_instructions: threads.base_instructions()?,
+            developer_instructions: threads.extra_instructions()?,
             ..Self::default()
         })
     }
@@ -236,27 +228,6 @@ impl Defaults {
             ..Additions::default()
         }
     }
-}
-
-fn prompt(
-    key: &'static str,
-    file: &Option<Setting<PathBuf>>,
-) -> Result<Option<String>, ConfigError> {
-    let Some(Setting {
-        value: path,
-        source,
-    }) = file
-    else {
-        return Ok(None);
-    };
-    let text = untrusted_file::read_text(path, LONGEST_PROMPT, Links::Followed);
-    let text = text.map_err(|error| ConfigError::Invalid {
-        key,
-        from: source.clone(),
-        why: error.to_string(),
-    })?;
-    let text = text.trim();
-    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use codex_protocol::codex::{ApprovalPolicy, Effort, SandboxMode};
+use safe_files::untrusted_file::{self, Links};
 
 use crate::error::ConfigError;
 use crate::flags::Flags;
@@ -11,6 +12,10 @@ use crate::lookup::Lookup;
 use crate::policy::{PolicyName, REPLACED};
 use crate::presets::Presets;
 use crate::source::{Setting, Source, Warning};
+
+/// The longest prompt that is read from a file, in bytes. Codex reads its own instructions from
+/// files of up to 32 KiB (`project_doc_max_bytes`).
+const LONGEST_PROMPT: u64 = 256 * 1024;
 
 /// The settings of new threads, unless a call sets others. Settings that are `None` are left to
 /// Codex's own configuration.
@@ -28,6 +33,51 @@ pub struct ThreadDefaults {
     pub base_prompt_file: Option<Setting<PathBuf>>,
     /// A file that is added as a developer message.
     pub extra_instructions_file: Option<Setting<PathBuf>>,
+}
+
+impl ThreadDefaults {
+    /// The text of the file that replaces Codex's own instructions.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if the file cannot be read or is too long.
+    pub fn base_instructions(&self) -> Result<Option<String>, ConfigError> {
+        prompt("base_prompt_file", self.base_prompt_file.as_ref())
+    }
+
+    /// The text of the file that is added as a developer message.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if the file cannot be read or is too long.
+    pub fn extra_instructions(&self) -> Result<Option<String>, ConfigError> {
+        prompt(
+            "extra_instructions_file",
+            self.extra_instructions_file.as_ref(),
+        )
+    }
+}
+
+/// The text of a prompt file; `None` if there is no file or no text.
+fn prompt(
+    key: &'static str,
+    file: Option<&Setting<PathBuf>>,
+) -> Result<Option<String>, ConfigError> {
+    let Some(Setting {
+        value: path,
+        source,
+    }) = file
+    else {
+        return Ok(None);
+    };
+    let text = untrusted_file::read_text(path, LONGEST_PROMPT, Links::Followed);
+    let text = text.map_err(|error| ConfigError::Invalid {
+        key,
+        from: source.clone(),
+        why: error.to_string(),
+    })?;
+    let text = text.trim();
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 impl Lookup<'_> {

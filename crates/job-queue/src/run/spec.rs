@@ -16,7 +16,7 @@ use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use settings::ExplicitSettings;
-use settings::bounds::{OutOfBounds, SubmitterBound};
+use settings::bounds::SubmitterBound;
 
 use crate::call_settings::ThreadMail;
 use crate::spec::{BadJobSpec, MOST_RETRIES, is_name, millis};
@@ -161,8 +161,9 @@ impl Submitter {
         })
     }
 
-    /// Fills in the configured settings where the specification sets none.
-    fn fill_in(&self, run: &mut RunSpec) -> Result<(), OutOfBounds> {
+    /// Fills in the configured settings where the specification sets none. The text of prompt files
+    /// becomes part of the run, as its worker may have another configuration.
+    fn fill_in(&self, run: &mut RunSpec) -> Result<(), BadJobSpec> {
         let settings = &run.settings;
         let explicit = ExplicitSettings::of(settings);
         let (model, effort) = (settings.thread.model.clone(), settings.model_options.effort);
@@ -170,10 +171,21 @@ impl Submitter {
         let sandbox = self.asked_or_configured(settings.thread.sandbox, explicit)?;
         let profile = settings.profile.as_ref();
         let sandbox = self.bounds.sandbox(sandbox, profile, &run.repo)?;
-        let thread = &mut run.settings.thread;
+        let policy = explicit.default_unless_set("approval_policy", &self.defaults.approval_policy);
+        let settings = &mut run.settings;
+        settings.model_options.effort = effort;
+        let thread = &mut settings.thread;
         thread.sandbox = sandbox;
         thread.model = model;
-        run.settings.model_options.effort = effort;
+        thread.approval_policy = thread.approval_policy.or(policy.map(|set| set.value));
+        let (base, before) = (&mut thread.base_instructions, &mut settings.added.before);
+        // A run that is submitted again has the texts of its first submission.
+        if base.is_none() {
+            *base = self.defaults.base_instructions().map_err(Box::new)?;
+        }
+        if before.is_none() {
+            *before = self.defaults.extra_instructions().map_err(Box::new)?;
+        }
         Ok(())
     }
 
@@ -237,7 +249,7 @@ mod tests {
 
     use super::*;
     use codex_engine::binary::Source;
-    use codex_protocol::codex::Effort;
+    use codex_protocol::codex::{ApprovalPolicy, Effort};
     use settings::Setting;
     use settings::Source as SetBy;
     use settings::ThreadDefaults;
@@ -331,6 +343,37 @@ mod tests {
         assert_eq!(read(&stored).read_only, Some(cause));
         stored.as_object_mut().unwrap().remove("caller").unwrap();
         assert_eq!(read(&stored).caller, Caller::Client);
+    }
+
+    #[test]
+    fn run_keeps_the_configured_policy_and_the_text_of_prompt_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            Some(Setting::new(path, SetBy::Default))
+        };
+        let mut submitter = submitter(StoreScope::Here);
+        let defaults = &mut submitter.defaults;
+        defaults.approval_policy = Some(Setting::new(ApprovalPolicy::Never, SetBy::Default));
+        defaults.base_prompt_file = file("base.md", "Base.\n");
+        defaults.extra_instructions_file = file("extra.md", "Extra.\n");
+        let stored = |run: RunSpec| {
+            let request = submitter.run_request(RunJobSpec::new(run)).unwrap();
+            StoredRun::of(&request).unwrap().unwrap().spec
+        };
+        let first = stored(RunSpec::new("x", directory.path()));
+        let thread = &first.settings.thread;
+        assert_eq!(thread.approval_policy, Some(ApprovalPolicy::Never));
+        assert_eq!(thread.base_instructions.as_deref(), Some("Base."));
+        assert_eq!(first.settings.added.before.as_deref(), Some("Extra."));
+
+        file("base.md", "Other.");
+        std::fs::remove_file(directory.path().join("extra.md")).unwrap();
+        assert_eq!(stored(first.clone()).settings, first.settings);
+        let new = RunJobSpec::new(RunSpec::new("x", directory.path()));
+        let refused = submitter.run_request(new).unwrap_err().to_string();
+        assert!(refused.contains("extra_instructions_file"), "{refused}");
     }
 
     /// serde_json reads 127 levels: the configuration is in four others.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use agent_team::Context;
 use codex_config::layers::get;
 use codex_config::{profile, writable_roots};
 use codex_engine::binary::{self, NoCodex};
@@ -192,7 +193,7 @@ impl RunAttempt<'_> {
         let reporter = Reporter::new(self.journal, stored);
         let submodules = OnceCell::new();
         let driven = tokio::select! {
-            driven = self.drive(&engine, &reporter, spec, &submodules) => driven,
+            driven = self.drive(&engine, &reporter, stored, &submodules) => driven,
             () = self.no_time_left() => Err(RunFailure::Cut),
         };
         let mut ended = RunAttemptResult {
@@ -300,9 +301,10 @@ impl RunAttempt<'_> {
         &self,
         engine: &Engine,
         reporter: &Reporter<'_>,
-        spec: &RunSpec,
+        stored: &StoredRun,
         submodules: &OnceCell<Submodules>,
     ) -> Result<goal_run::RunResult, RunFailure> {
+        let spec = &stored.spec;
         let limit = Duration::from_millis(self.job.request.timeout_ms.into());
         let driving = async {
             let options = InspectOptions {
@@ -328,7 +330,15 @@ impl RunAttempt<'_> {
             let io_thread = IoThread::start().map_err(RunFailure::Thread)?;
             let top = inspector.top().to_owned();
             let codex_home = attempt_spec::codex_home(self.job, &self.worker.options);
-            let chosen = asked(&io_thread, move || templates_for(&top, &codex_home)).await??;
+            let member = attempt_spec::member(self.job, stored.team.clone());
+            let read = move || {
+                let about = member.map(|member| Context::gather(&member, &top, Some(&top)).text());
+                (templates_for(&top, &codex_home), about)
+            };
+            let (chosen, about) = asked(&io_thread, read).await?;
+            let chosen = chosen?;
+            let mut spec = spec.clone();
+            spec.settings.added.behind = about;
             let directory = self.worker.options.state.join("runs");
             let evidence = evidence_in(&io_thread, &directory).await?;
             let context = RunContext {
@@ -346,7 +356,7 @@ impl RunAttempt<'_> {
                 submodules,
                 name: self.job.summary.id.to_string(),
             };
-            Ok(Box::pin(drive(context, spec, inspector)).await?)
+            Ok(Box::pin(drive(context, &spec, inspector)).await?)
         };
         let driven = timeout(limit, driving).await;
         driven.unwrap_or(Err(RunFailure::TooLong(limit)))

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use codex_protocol::codex::ApprovalPolicy;
 use goal_run::logic::machine::Limits;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
@@ -10,6 +11,7 @@ use job_queue::run::spec::StoredRun;
 use job_queue::store::Job;
 
 use super::*;
+use crate::trust;
 
 impl JobsFixture {
     fn run_detached(&self, args: &[&str]) -> CommandOutput {
@@ -114,7 +116,14 @@ async fn detached_run_is_stored_with_its_options() {
 #[tokio::test]
 async fn detached_run_has_the_configured_settings_and_asks_nobody() {
     let stage = JobsFixture::new().await;
-    stage.configure("sandbox = \"read-only\"\n[plugins.codex-mcp.roles.r]\nmodel = \"of-role\"");
+    stage.configure(
+        "sandbox = \"read-only\"\n[plugins.codex-mcp.roles.r]\nmodel = \"of-role\"\n\
+        approval_policy = \"untrusted\"\nbase_prompt_file = \"base.md\"\n\
+        extra_instructions_file = \"extra.md\"",
+    );
+    let configuration = stage.home.atm_home().join(".config/atm");
+    fs::write(configuration.join("base.md"), "BASE-WORDS").unwrap();
+    fs::write(configuration.join("extra.md"), "EXTRA-WORDS").unwrap();
     let job = stage.detached(&["--role", "r", "Do it.\nNow."]).await;
     let request = &job.request;
     assert_eq!(request.task_name, "Do it.");
@@ -127,11 +136,36 @@ async fn detached_run_has_the_configured_settings_and_asks_nobody() {
         (spec.limits, spec.approve),
         (Limits::default(), Approve::Never)
     );
+    let settings = &spec.settings;
+    let thread = &settings.thread;
+    assert_eq!(thread.approval_policy, Some(ApprovalPolicy::Untrusted));
+    assert_eq!(thread.base_instructions.as_deref(), Some("BASE-WORDS"));
+    assert_eq!(settings.added.before.as_deref(), Some("EXTRA-WORDS"));
 
     stage.configure("max_sandbox = \"workspace-write\"");
     let output = stage.run_detached(&["--sandbox", "danger-full-access", "x"]);
     assert_eq!((output.code, output.stdout.as_str()), (3, ""));
     assert!(output.stderr.contains("max_sandbox"), "{}", output.stderr);
+}
+
+/// The control is the same repository after the user has trusted it.
+#[tokio::test]
+async fn untrusted_repository_adds_no_instructions_to_a_detached_run() {
+    let stage = JobsFixture::new().await;
+    let work = stage.home.work();
+    let settings = "[plugins.codex-mcp]\nextra_instructions_file = \"extra.md\"\n";
+    fs::write(work.join(".atm.toml"), settings).unwrap();
+    fs::write(work.join("extra.md"), "EXTRA-WORDS").unwrap();
+    let added = async || {
+        let output = stage.run_detached(&["x"]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let id = output.stdout.trim_end().parse().unwrap();
+        let job = stage.store.get(&id).await.unwrap().unwrap();
+        spec_of(&job).settings.added.before
+    };
+    assert_eq!(added().await, None);
+    trust(&stage.home, &work);
+    assert_eq!(added().await.as_deref(), Some("EXTRA-WORDS"));
 }
 
 #[tokio::test]

@@ -54,6 +54,33 @@ async fn detached_run_outlives_its_shell() {
 }
 
 #[tokio::test]
+async fn detached_run_gets_its_context_and_the_instructions_of_its_role() {
+    let script = Script::new().otherwise([Reply::shell("touch made.txt"), Reply::say("Done.")]);
+    let stage = stage(testkit::codex::newest(), script).await;
+    stage.configure(
+        "worker_idle_secs = 1\nsandbox = \"danger-full-access\"\n[plugins.codex-mcp.roles.r]\n\
+        base_prompt_file = \"base.md\"\nextra_instructions_file = \"extra.md\"",
+    );
+    let configuration = stage.home.atm_home().join(".config/atm");
+    fs::write(configuration.join("base.md"), "BASE-WORDS").unwrap();
+    fs::write(configuration.join("extra.md"), "EXTRA-WORDS").unwrap();
+    let member = ["--detach", "--role", "r", "--identity", "arch"];
+    let args = [&member[..], &["--until", "files=made.txt", "make it"]].concat();
+    let id = said(stage.run_command(&args)).await;
+    stage.jobs(&["wait", id.trim_end()]).await;
+    let requests = stage.model.requests();
+    let request = requests.last().unwrap();
+    let body = request.body().to_string();
+    assert!(body.contains("BASE-WORDS"), "{body}");
+    let told = request.developer_messages().join("\n");
+    let cwd = format!("\n- cwd: {}", stage.home.work().display());
+    for words in ["EXTRA-WORDS\n\n", "\n- identity: arch\n", &cwd] {
+        assert!(told.contains(words), "{words:?} is missing: {told}");
+    }
+    stage.until_processes_end().await;
+}
+
+#[tokio::test]
 async fn result_of_a_detached_run_names_the_options_of_the_shell() {
     let stage = stage(testkit::codex::newest(), Script::new()).await;
     let args = ["--detach", "--notify", "command:nonesuch", "x"];

@@ -63,10 +63,8 @@ async fn runs_and_jobs_write_in_the_name_of_their_member(release: &str) {
         assert_eq!(mail(&inbox).last().unwrap(), tool);
         let (told, _) = last_request(&stage);
         assert!(told.contains("CONFIGURED-WORDS"), "{tool}: {told}");
-        if tool == "call_codex" {
-            for line in ["\n- identity: arch\n", "\n- team: builders\n"] {
-                assert!(told.contains(line), "{told}");
-            }
+        for line in ["\n- identity: arch\n", "\n- team: builders\n"] {
+            assert!(told.contains(line), "{tool}: {told}");
         }
     }
     let text = fs::read_to_string(&inbox).unwrap();
