@@ -265,14 +265,15 @@ impl LineDecoder {
         self.start = newline + 1;
         self.searched = self.start;
         let length = line.len();
+        let mode = std::mem::replace(&mut self.mode, Mode::Keeping);
         // An empty line is no message: some clients send one after a message with a
         // header.
         if let Some(framing) = &mut self.framing
-            && length > 1
+            && (length > 1 || matches!(mode, Mode::Discarding(_)))
         {
             *framing = Framing::Lines;
         }
-        match std::mem::replace(&mut self.mode, Mode::Keeping) {
+        match mode {
             Mode::Discarding(seen) => Frame::TooLong {
                 length: seen + length as u64,
                 head: &self.head,
@@ -580,6 +581,17 @@ mod tests {
                 frames,
                 [Owned::TooLong(1000), Owned::Line(b"line".to_vec())]
             );
+            assert_eq!(framing, Framing::Lines);
+        }
+    }
+
+    #[test]
+    fn line_over_the_limit_ends_headers_however_it_arrives() {
+        let all = [framed("{}"), vec![b'x'; 150], b"\n".to_vec()].concat();
+        let bytewise: Vec<&[u8]> = all.chunks(1).collect();
+        for chunks in [vec![all.as_slice()], bytewise] {
+            let (frames, framing) = decode_framed(100, &chunks);
+            assert_eq!(frames, [Owned::Line(b"{}".to_vec()), Owned::TooLong(150)]);
             assert_eq!(framing, Framing::Lines);
         }
     }
