@@ -94,7 +94,7 @@ impl World {
             b'q' => Some(self.router.shut_down()),
             _ => None,
         };
-        self.note(&effects.unwrap_or_default(), None);
+        self.note(&effects.unwrap_or_default(), Cause::Other);
     }
 
     fn wait(&mut self, seconds: &[u8]) -> Vec<Effect> {
@@ -128,7 +128,7 @@ impl World {
         let effects = self
             .router
             .from_client(bytes, &message, self.queue, self.now);
-        self.note(&effects, Some(bytes));
+        self.note(&effects, Cause::Client(bytes));
         if let Some(id) = cancelled(&message)
             && let Some(account) = self.accounts.get_mut(&id)
         {
@@ -140,22 +140,22 @@ impl World {
     fn child_sends(&mut self, bytes: &[u8]) {
         if let Ok(message) = Message::read(bytes) {
             let effects = self.router.from_child(bytes, &message, self.now);
-            self.note(&effects, Some(bytes));
+            self.note(&effects, Cause::Child(bytes));
         }
     }
 
-    fn note(&mut self, effects: &[Effect], came: Option<&[u8]>) {
+    fn note(&mut self, effects: &[Effect], cause: Cause<'_>) {
         for effect in effects {
             match effect {
                 Effect::Answer { id, .. } => self.answered(id),
                 Effect::CallOwnTool { id, .. } => self.own.push(id.clone()),
                 Effect::ToClient(bytes) => {
-                    let message = read(bytes, came);
+                    let message = read(bytes, cause.sent_by_child());
                     if let Message::Response { id, .. } = message {
                         self.answered(&id);
                     }
                 }
-                Effect::ToChild(bytes) => drop(read(bytes, came)),
+                Effect::ToChild(bytes) => drop(read(bytes, cause.sent_by_client())),
             }
         }
         drop(self.router.take_notes());
@@ -191,7 +191,7 @@ impl World {
     fn end(mut self) {
         self.finish_own();
         let effects = self.router.child_gone("exited with code 0");
-        self.note(&effects, None);
+        self.note(&effects, Cause::Other);
         for (id, account) in &self.accounts {
             let due = account.sent - account.cancelled;
             assert!(account.answers >= due, "{id}: {account:?}");
@@ -199,6 +199,30 @@ impl World {
         assert_eq!(self.router.next_deadline(), None);
         let counts = self.router.counts();
         assert_eq!((counts.in_flight, counts.questions), (0, 0));
+    }
+}
+
+/// What has caused effects: a message, or something else.
+#[derive(Clone, Copy)]
+enum Cause<'a> {
+    Client(&'a [u8]),
+    Child(&'a [u8]),
+    Other,
+}
+
+impl<'a> Cause<'a> {
+    fn sent_by_client(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Client(bytes) => Some(bytes),
+            Self::Child(_) | Self::Other => None,
+        }
+    }
+
+    fn sent_by_child(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Child(bytes) => Some(bytes),
+            Self::Client(_) | Self::Other => None,
+        }
     }
 }
 
@@ -212,7 +236,8 @@ fn cancelled(message: &Message<'_>) -> Option<RequestId> {
     serde_json::from_value(params.get("requestId")?.clone()).ok()
 }
 
-/// A message that is sent can be read. What is not ours is what came, perhaps under another ID.
+/// A message that is sent can be read. What is not ours is what came from the other side, perhaps
+/// under another ID.
 fn read<'a>(bytes: &'a [u8], came: Option<&[u8]>) -> Message<'a> {
     let message = Message::read(bytes);
     let message = message.unwrap_or_else(|error| panic!("{error}: {}", bytes.escape_ascii()));
