@@ -196,7 +196,7 @@ async fn interrupt(engine: &Engine, session: &SessionId) -> Result<(), EngineErr
         if !view.state.is_at_work() {
             return Ok(());
         }
-        match engine.interrupt_session(session) {
+        match engine.interrupt_session(session).await {
             Ok(()) | Err(EngineError::NotRunning(_)) => {}
             Err(error) => return Err(error),
         }

@@ -5,7 +5,8 @@
 //!     ✗ killed                │ values, and a new connection to Codex
 //!   next host ◄───────────────┘
 //!     │ an entry for each session, with its record
-//!     │ its client returns, or does not within 3 s; at once if the session has no work
+//!     │ its client returns, or does not within 3 s; at once if the session has no work, or
+//!     │ something is done to it
 //!     └─ thread/resume ──► the steps of the last turn, and the open questions again
 //! ```
 //!
@@ -30,11 +31,11 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use supervise::adoptable::Adopted;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::app_server::{AppServer, AppServerSetup, StartError};
 use super::backend::Supervisor;
-use super::command::TurnRef;
+use super::command::{SessionId, TurnRef};
 use super::connection::Listener;
 use super::effects::perform;
 use super::engine::Engine;
@@ -55,6 +56,10 @@ const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 /// After that, the session continues without the client. A client that has lost its host connects
 /// to the next one at once. Only sessions that may have work wait.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long what is done to a session waits until the session is restored. The one who does it waits
+/// for the answer for 10 s.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long Codex may take to repeat the open questions of a session whose threads are resumed. It takes
 /// some milliseconds.
@@ -185,7 +190,7 @@ impl Engine {
             if owner.client.as_ref() == Some(client) && !owner.is(&self.owner) {
                 entry.set_owner(self.owner.clone());
                 self.report_continued_turn(&entry);
-                restore(&self.codex, &entry).await;
+                restore(&self.codex.hub, &entry).await;
             }
         }
     }
@@ -198,13 +203,15 @@ impl Engine {
         }
     }
 
-    /// Continues an idle session of an earlier host now. Until it is restored, the session looks as
-    /// if its last turn were running, and restoring it after a new prompt would drop the new turn.
-    pub(super) async fn restore_if_idle(&self, entry: &Arc<Entry>) {
-        let record = entry.earlier_record();
-        if record.is_some_and(|record| !record.is_running()) {
-            restore(&self.codex, entry).await;
-        }
+    /// A session to which something is about to be done, [restored](restore_now).
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSession`].
+    pub(super) async fn restored(&self, session: &SessionId) -> Result<Arc<Entry>, EngineError> {
+        let entry = self.entry(session)?;
+        restore_now(&self.codex.hub, &entry).await;
+        Ok(entry)
     }
 }
 
@@ -222,19 +229,37 @@ async fn restore_without_clients(codex: Arc<SharedCodex>) {
     let deadline = Instant::now() + CLIENT_TIMEOUT;
     for entry in codex.hub.sessions.all() {
         if !may_have_work(&entry) {
-            restore(&codex, &entry).await;
+            restore(&codex.hub, &entry).await;
         }
     }
     sleep_until(deadline).await;
     for entry in codex.hub.sessions.all() {
-        restore(&codex, &entry).await;
+        restore(&codex.hub, &entry).await;
     }
 }
 
-/// Continues a session of an earlier host. Does nothing if it has been restored already.
-async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
+/// [Restores](restore) a session to which something is about to be done, without waiting for its
+/// client. The session is used as it is if Codex takes too long: it can always be cancelled.
+pub(super) async fn restore_now(hub: &Arc<Hub>, entry: &Arc<Entry>) {
+    if timeout(RESTORE_TIMEOUT, restore(hub, entry)).await.is_err() {
+        tracing::warn!("session {} is not restored in time", entry.id);
+    }
+}
+
+/// Continues a session of an earlier host. Does nothing if it has been restored already. Until then, the
+/// session looks as if its last turn were starting, the next host does not learn what is done to it, and
+/// a new turn would be dropped.
+pub(super) async fn restore(hub: &Arc<Hub>, entry: &Arc<Entry>) {
+    if entry.earlier_record().is_none() {
+        return;
+    }
+    // A caller that goes away must not leave Codex's messages held back. A panic ends the task alone.
+    let _ = tokio::spawn(restore_alone(Arc::clone(hub), Arc::clone(entry))).await;
+}
+
+async fn restore_alone(hub: Arc<Hub>, entry: Arc<Entry>) {
     // One session at a time: Codex's messages are held back meanwhile.
-    let _one = codex.restoring.lock().await;
+    let _one = hub.restoring.lock().await;
     let Some(record) = entry.earlier_record() else {
         return;
     };
@@ -245,34 +270,33 @@ async fn restore(codex: &SharedCodex, entry: &Arc<Entry>) {
         return entry.finish_restoring();
     }
     if record.is_running() {
-        tokio::spawn(hub::run_timer(Arc::clone(entry), number, None));
+        tokio::spawn(hub::run_timer(Arc::clone(&entry), number, None));
     }
     let (server, _) = entry.server();
     server.connection().hold();
     let loaded = loaded_threads(&server).await;
-    let last = last_turns(&server, entry, &record, &loaded).await;
+    let last = last_turns(&server, &entry, &record, &loaded).await;
     entry.span.in_scope(|| {
         let last = last.unwrap_or_else(|error| {
             tracing::warn!("cannot resume the thread: {error}");
             entry.mark_unloaded();
             Vec::new()
         });
-        replay_last_turn(&codex.hub, entry, &record, &last);
+        replay_last_turn(&hub, &entry, &record, &last);
     });
     entry.finish_restoring();
-    server.connection().release(&*codex.hub);
-    hub::ensure_end(entry);
-    for child in codex.hub.sessions.children(entry) {
+    server.connection().release(&*hub);
+    hub::ensure_end(&entry);
+    for child in hub.sessions.children(&entry) {
         // A request for a thread that is not loaded would load it.
         if loaded.contains(child.as_str()) {
             resume_child(&server, &child).await;
         }
     }
     entry.set_repetition(Repetition::Due);
-    tokio::spawn(end_repetition(Arc::clone(entry)));
+    tokio::spawn(end_repetition(Arc::clone(&entry)));
     if entry.state() == State::Cancelled {
-        let hub = Arc::clone(&codex.hub);
-        tokio::spawn(unload_when_ended(hub, Arc::clone(entry)));
+        tokio::spawn(unload_when_ended(Arc::clone(&hub), entry));
     }
 }
 
@@ -512,20 +536,164 @@ fn notify(hub: &Hub, method: &str, params: &impl Serialize) {
 
 #[cfg(test)]
 mod tests {
+    use codex_protocol::lines::DEFAULT_LINE_LIMIT;
+    use futures::FutureExt as _;
     use supervise::clock::now;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, split};
+    use tokio::sync::mpsc;
 
     use super::*;
+    use crate::command::{EffectiveSettings, Overrides, Settings};
+    use crate::in_memory::engine_over;
+    use crate::kept::Origin;
     use crate::logic::session::{Form, Timeouts};
+    use crate::{Launch, Options};
+
+    const THREAD: &str = "01a200a4-af16-7971-bdb2-000000000001";
+
+    const TIMEOUTS: Timeouts = Timeouts {
+        approval: Duration::from_secs(60),
+        stall: Duration::from_secs(300),
+    };
+
+    /// A session of an earlier host whose turn runs and whose client does not return.
+    struct TakenOver {
+        engine: Engine,
+        entry: Arc<Entry>,
+        /// The methods of Codex's requests.
+        requests: mpsc::UnboundedReceiver<String>,
+    }
+
+    impl TakenOver {
+        async fn new() -> Self {
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            let (heard, requests) = mpsc::unbounded_channel();
+            tokio::spawn(answer(theirs, heard));
+            let options = Options {
+                launch: Launch {
+                    codex: None,
+                    line_limit: DEFAULT_LINE_LIMIT,
+                },
+                codex_home: "/nowhere".into(),
+                timeouts: TIMEOUTS,
+            };
+            let (reader, writer) = split(ours);
+            let engine = engine_over(options, reader, writer).await.unwrap();
+            let running = engine.codex.backend.running().unwrap();
+            let entry = Entry::restored(kept_session(), running_steps(), running);
+            let Ok(AddedSession::New { entry, .. }) = engine.codex.hub.sessions.add(entry) else {
+                panic!("one session");
+            };
+            Self {
+                engine,
+                entry,
+                requests,
+            }
+        }
+
+        /// The next host would get the session as it is now, and Codex was told to interrupt the turn.
+        async fn assert_interrupted(mut self) {
+            assert!(self.entry.earlier_record().is_none());
+            let record = self.entry.access(|machine, _| machine.record());
+            assert!(!record.unwrap().is_uninterrupted());
+            while self.requests.recv().await.unwrap() != "turn/interrupt" {}
+        }
+    }
+
+    fn kept_session() -> KeptSession {
+        KeptSession {
+            session: SessionId::named("sess_1"),
+            thread: ThreadId::parse(THREAD).unwrap(),
+            origin: Origin::New,
+            settings: Settings::default(),
+            effective: EffectiveSettings::default(),
+            pending: Overrides::default(),
+            timeouts: TIMEOUTS,
+            sandbox_bound: None,
+            client: None,
+            children: Vec::new(),
+        }
+    }
+
+    fn running_steps() -> KeptSteps {
+        let mut session = Session::new(THREAD, TIMEOUTS, now());
+        session.prompt(Form::Text, now()).unwrap();
+        assert!(session.sending(1));
+        let _ = session.accepted(1, TurnId("turn-1".to_owned()), now());
+        KeptSteps {
+            thread: None,
+            record: session.record().unwrap(),
+            calls: Vec::new(),
+            begun_by: None,
+        }
+    }
+
+    /// A Codex whose turn does not end.
+    async fn answer(stream: DuplexStream, heard: mpsc::UnboundedSender<String>) {
+        let (reader, mut writer) = split(stream);
+        let mut lines = BufReader::new(reader).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let method = request["method"].as_str().unwrap();
+            let result = match method {
+                "initialize" => json!({ "userAgent": "codex/0.169.0 (test)" }),
+                "account/read" => {
+                    json!({ "account": { "type": "chatgpt" }, "requiresOpenaiAuth": true })
+                }
+                "thread/loaded/list" => json!({ "data": [THREAD] }),
+                "thread/resume" => {
+                    let turn = json!({ "id": "turn-1", "status": "inProgress", "items": [] });
+                    json!({ "thread": { "turns": [] }, "initialTurnsPage": { "data": [turn] } })
+                }
+                _ => json!({}),
+            };
+            // The test may be over.
+            let _ = heard.send(method.to_owned());
+            if request.get("id").is_some() {
+                let answer = json!({ "id": request["id"], "result": result });
+                let line = format!("{answer}\n");
+                writer.write_all(line.as_bytes()).await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn interruption_of_a_session_that_waits_for_its_client_is_kept() {
+        let work = TakenOver::new().await;
+        let session = &work.entry.id;
+        work.engine.interrupt_session(session).await.unwrap();
+        work.assert_interrupted().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancellation_of_a_session_that_waits_for_its_client_is_kept() {
+        let work = TakenOver::new().await;
+        work.engine.cancel(&work.entry.id, "test").await.unwrap();
+        assert_eq!(work.entry.state(), State::Cancelled);
+        work.assert_interrupted().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turn_of_a_session_that_waits_for_its_client_takes_a_message() {
+        let work = TakenOver::new().await;
+        work.engine.steer(&work.entry.id, "more").await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn session_is_restored_although_the_caller_goes_away() {
+        let work = TakenOver::new().await;
+        let interrupting = work.engine.interrupt_session(&work.entry.id);
+        assert!(interrupting.now_or_never().is_none());
+        let waits = || work.entry.earlier_record().is_some();
+        work.entry.wait_while(RESTORE_TIMEOUT, waits).await;
+        assert!(!waits());
+    }
 
     #[test]
     fn running_turn_without_settings_is_found() {
-        let timeouts = Timeouts {
-            approval: Duration::from_secs(60),
-            stall: Duration::from_secs(300),
-        };
-        let mut session = Session::new("t", timeouts, now());
+        let mut session = Session::new("t", TIMEOUTS, now());
         session.prompt(Form::Text, now()).unwrap();
-        let thread = ThreadId::parse("01a200a4-af16-7971-bdb2-000000000001").unwrap();
+        let thread = ThreadId::parse(THREAD).unwrap();
         let keep = |session: &Session| {
             let steps = KeptSteps {
                 thread: Some(thread.clone()),

@@ -40,8 +40,8 @@ impl Engine {
     /// # Errors
     ///
     /// [`EngineError::NotRunning`] if no turn runs.
-    pub fn interrupt_session(&self, session: &SessionId) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
+    pub async fn interrupt_session(&self, session: &SessionId) -> Result<(), EngineError> {
+        let entry = self.restored(session).await?;
         let (state, turn) = entry.access(|machine, _| (machine.state(), machine.turns()));
         match state {
             State::Running | State::WaitingApproval => {
@@ -62,7 +62,7 @@ impl Engine {
     ///
     /// [`EngineError::NoSession`].
     pub async fn cancel(&self, session: &SessionId, why: &str) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
+        let entry = self.restored(session).await?;
         cancel(&self.codex.hub, &entry, &*self.owner.observer, why).await;
         Ok(())
     }

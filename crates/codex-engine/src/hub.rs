@@ -36,6 +36,8 @@ pub(super) struct Hub {
     /// Read-locked while a thread is being unloaded, write-locked before Codex is ended: unloading
     /// archives the thread for a moment, and Codex must not end within it.
     pub(super) unloading: RwLock<()>,
+    /// Locked while a session of an earlier host is restored.
+    pub(super) restoring: tokio::sync::Mutex<()>,
     /// The account's usage limits.
     rate_limits: Mutex<ReportedLimits>,
     unexpected_exits: Mutex<UnexpectedExits>,

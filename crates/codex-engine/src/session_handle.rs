@@ -8,6 +8,7 @@ use std::time::Duration;
 use codex_protocol::codex::ThreadId;
 use tokio::sync::watch;
 
+use super::adoption::restore_now;
 use super::backend::FIRST_WITH_TOKENS;
 use super::closing;
 use super::command::{OpenQuestion, SessionId, TurnView};
@@ -225,6 +226,13 @@ impl SessionHandle {
     pub fn sandbox_bound(&self) -> Option<String> {
         let own = self.bound.clone();
         own.or_else(|| self.entry.owner().sandbox_bound)
+    }
+
+    /// Continues the session now, if it is one of an earlier host that waits for its client. Whoever is
+    /// about to do something to it calls this first: what is done to a session before that does not
+    /// reach the next host, and its state is not known yet.
+    pub async fn restore(&self) {
+        restore_now(&self.hub, &self.entry).await;
     }
 
     /// Waits, for a short time, until the questions that an earlier host has shown are open in this

@@ -79,8 +79,6 @@ pub(super) struct SharedCodex {
     register: PathBuf,
     /// The last query of the limits. Locked while Codex is asked.
     pub(super) last_query: tokio::sync::Mutex<Option<LastQuery>>,
-    /// Locked while a session of an earlier host is restored.
-    pub(super) restoring: tokio::sync::Mutex<()>,
 }
 
 /// Settings that engines sharing an app-server must have in common.
@@ -163,7 +161,6 @@ impl SharedCodex {
             predecessor: Predecessor::default(),
             mount_targets: Mutex::default(),
             last_query: tokio::sync::Mutex::default(),
-            restoring: tokio::sync::Mutex::default(),
         }
     }
 

@@ -15,6 +15,7 @@ use codex_protocol::codex::{
 use safe_files::{directory, off_runtime};
 use serde_json::{Value, json};
 
+use super::adoption::restore;
 use super::app_server::AppServer;
 use super::backend::Running;
 use super::command::{
@@ -94,7 +95,7 @@ impl Engine {
         let earlier = self.codex.hub.sessions.by_thread(thread.as_str());
         let mut unloaded = None;
         if let Some(entry) = &earlier {
-            self.restore_if_idle(entry).await;
+            restore(&self.codex.hub, entry).await;
             match entry.state() {
                 State::Cancelled if entry.access(|machine, _| machine.has_turn()) => {
                     return Err(EngineError::StillEnding(thread));

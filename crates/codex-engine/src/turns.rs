@@ -10,6 +10,7 @@ use codex_protocol::codex::{
 use safe_files::off_runtime;
 use serde_json::Value;
 
+use super::adoption::restore;
 use super::command::{
     LONGEST_PROMPT, Overrides, Prompt, Purpose, SessionId, Settings, TurnOrigin, TurnRef,
     overlay_model_options,
@@ -45,7 +46,7 @@ impl Engine {
     ) -> Result<TurnRef, EngineError> {
         let entry = self.entry(session)?;
         check_length(&prompt.text, &entry)?;
-        self.restore_if_idle(&entry).await;
+        restore(&self.codex.hub, &entry).await;
         if let Some(cwd) = prompt.overrides.cwd.take() {
             let below = entry.settings().thread.cwd.unwrap_or_default();
             let cwd = self.working_directory(Some(below.join(cwd)))?;
@@ -217,7 +218,7 @@ impl Engine {
     ///
     /// [`EngineError`]; the turn continues unchanged then.
     pub async fn steer(&self, session: &SessionId, text: &str) -> Result<(), EngineError> {
-        let entry = self.entry(session)?;
+        let entry = self.restored(session).await?;
         steer(&entry, &*self.owner.observer, text).await
     }
 

@@ -503,6 +503,7 @@ async fn interrupted(
         ),
         _ => "the task was cancelled and the turn interrupted".to_owned(),
     };
+    session.restore().await;
     let text = session.partial_text();
     session.interrupt(number);
     let ending = async {

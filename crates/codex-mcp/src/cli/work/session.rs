@@ -283,6 +283,10 @@ pub(in crate::cli) async fn answer_of(
         Ok(None) => return SessionAnswer::Unknown,
         Err(error) => return refused(error),
     };
+    // A reader leaves the session to its client, which has its tools and its audit.
+    if !matches!(request.act, SessionAct::Look | SessionAct::Events { .. }) {
+        session.restore().await;
+    }
     if matches!(request.act, SessionAct::Look | SessionAct::Answer { .. }) {
         session.questions_restored().await;
     }

@@ -137,6 +137,9 @@ pub(in crate::tools) async fn call(
         }
     } else {
         given.refuse_wait()?;
+        let asking = server.engine.handle(&session)?;
+        asking.restore().await;
+        asking.questions_restored().await;
         // A caller that answers may have an old cursor: no event is shown twice.
         poll.cursor = Some(server.engine.read_position(&session, poll.cursor)?);
         let decision = given.decision()?;

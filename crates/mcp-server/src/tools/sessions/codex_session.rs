@@ -144,7 +144,7 @@ pub(in crate::tools) async fn call(
             done(&session, "cancelled")
         }
         Request::Interrupt(session) => {
-            engine.interrupt_session(&session)?;
+            engine.interrupt_session(&session).await?;
             done(&session, "interrupted")
         }
         Request::Fork(session) => {

@@ -5,6 +5,7 @@ use super::*;
 on_both_releases!(
     turn_and_question_outlast_a_restart,
     turn_without_a_client_outlasts_a_restart,
+    interruption_and_message_right_after_a_restart_are_not_lost,
     restart_after_a_kill_starts_the_next_host,
     waiting_call_gets_its_answer_after_a_restart,
 );
@@ -81,6 +82,41 @@ async fn turn_without_a_client_outlasts_a_restart(release: &str) {
     let ended = work.wait_for(&session, "idle").await;
     assert_eq!(ended["result"]["output"], "done", "{ended:#}");
     assert_eq!(work.stage.model.request_count(), 1);
+    work.finish().await;
+}
+
+/// The clients have gone, so the next host would wait for them.
+async fn interruption_and_message_right_after_a_restart_are_not_lost(release: &str) {
+    let gate = Gate::new();
+    let making = |file: &str| {
+        let touch = Reply::shell(format!("echo x >> {file}"));
+        [touch.behind(&gate), Reply::say("made")]
+    };
+    let script = Script::new()
+        .on("one", making("one.txt"))
+        .on("two", making("two.txt"))
+        .otherwise(making("three.txt"));
+    let stage = CodexFixture::new(release, script).await;
+    let mut gone = poller(&stage, &[]).await;
+    let cancelled = gone.start("one", json!({})).await;
+    let interrupted = gone.start("two", json!({})).await;
+    let steered = gone.start("three", json!({})).await;
+    gate.reached(3).await;
+    assert!(gone.client.finish().await.success());
+    let told = restart(&stage).await;
+    assert!(told.starts_with(RESTARTED), "{told}");
+    said(stage.program(&["steer", &steered, "more"])).await;
+    said(stage.program(&["cancel", &cancelled])).await;
+    let mut work = HostFixture::on(stage, &[]).await;
+    work.client.session("interrupt", &interrupted).await;
+    work.hand_over().await;
+    gate.release();
+    let ended = work.settled(&interrupted).await;
+    assert_ne!(ended["result"]["output"], "made", "{ended:#}");
+    let ended = work.wait_for(&steered, "idle").await;
+    assert_eq!(ended["result"]["output"], "made", "{ended:#}");
+    let made = ["one.txt", "two.txt", "three.txt"].map(|file| work.stage.file(file).exists());
+    assert_eq!(made, [false, false, true]);
     work.finish().await;
 }
 
