@@ -114,6 +114,11 @@ impl<T: Copy> Activity<T> {
         self.switch("starting the turn".to_owned(), now);
     }
 
+    /// Begins to wait for the steps of a turn that another process has begun.
+    pub fn takeover_begins(&mut self, now: T) {
+        self.switch("being taken over".to_owned(), now);
+    }
+
     /// Reports a step whose end Codex does not report.
     pub fn report(&mut self, words: String, now: T) {
         self.count();
@@ -207,6 +212,8 @@ mod tests {
         shown(&|activity| activity.turn_begins(9));
         let seen = shown(&|activity| activity.resume(10));
         assert_eq!(seen, expected(3, "thinking", 10));
+        let seen = shown(&|activity| activity.takeover_begins(11));
+        assert_eq!(seen, expected(3, "being taken over", 11));
     }
 
     #[test]

@@ -333,7 +333,7 @@ impl Session {
             turn
         });
         if session.turn.is_some() {
-            session.activity.turn_begins(now.instant);
+            session.activity.takeover_begins(now.instant);
         }
         session
     }

@@ -56,6 +56,7 @@ async fn print_all(session: &HostedSession, form: LogForm) -> Result<(), Failure
             reader.show(line)?;
         }
         if !form.follow || !events.is_running {
+            reader.show_new_beginning()?;
             return show_questions(session, form);
         }
         sleep(PAUSE).await;
@@ -170,11 +171,11 @@ impl LogReader<'_> {
             else {
                 return Err(Failure::UnexpectedAnswer);
             };
+            self.numbers.begin(first);
             if events.is_empty() {
                 return Ok(Events { list, is_running });
             }
             self.began = self.began.or_else(|| Some(events.first()?.at));
-            self.numbers.begin(first);
             list.extend(self.numbers.lines(events, self.form.json));
             self.numbers.next = next;
         }
@@ -195,6 +196,15 @@ impl LogReader<'_> {
         writeln!(out, "{:>7}  {words}", took(after))?;
         // A reader of the pipe must see each event at once.
         out.flush()?;
+        Ok(())
+    }
+
+    /// Tells of the earlier events also if no event follows them: a session that is being taken over has
+    /// none yet.
+    fn show_new_beginning(&self) -> Result<(), Failure> {
+        if self.numbers.has_begun_anew && !self.form.json {
+            writeln!(output::stdout(), "{:>7}  {BEFORE_HOST}", "…")?;
+        }
         Ok(())
     }
 }

@@ -105,6 +105,9 @@ async fn interruption_and_message_right_after_a_restart_are_not_lost(release: &s
     assert!(gone.client.finish().await.success());
     let told = restart(&stage).await;
     assert!(told.starts_with(RESTARTED), "{told}");
+    let log = said(stage.program(&["logs", &steered])).await;
+    let gap = "…  the events before the last start of the host process are no longer known";
+    assert_eq!(log.matches(gap).count(), 1, "{log}");
     said(stage.program(&["steer", &steered, "more"])).await;
     said(stage.program(&["cancel", &cancelled])).await;
     let mut work = HostFixture::on(stage, &[]).await;
