@@ -1,5 +1,5 @@
-//! `codex-mcp host`: the background process that serves several clients, and the verbs that show
-//! and end it.
+//! `codex-mcp host`: the background process that serves several clients, and the verbs that show,
+//! restart and end it.
 
 mod http;
 mod tasks;

@@ -204,7 +204,7 @@ enum Verb {
     /// The store keeps the results. The log, on stderr, says when each job begins and ends;
     /// CODEX_MCP_LOG=debug logs more.
     Worker(worker::Args),
-    /// Show or end the background process that serves several clients.
+    /// Show, restart or end the background process that serves several clients.
     ///
     /// `codex-mcp serve` connects its client to the host, one background process for all clients of
     /// this user with the same environment, and starts it if none is running. With `--no-host`,
