@@ -35,9 +35,9 @@ pub(crate) enum Refusal {
     NotSignedIn,
     #[error("only `Authorization: Bearer TOKEN` is understood")]
     NotBearer,
-    #[error("the token, link or cookie is not valid: it was revoked, used, or is too old")]
+    #[error("the token, link or cookie is not valid: it is unknown, revoked, used or too old")]
     WrongSecret,
-    #[error("the link is not valid: it was used or revoked, or is too old")]
+    #[error("the link is not valid: it is unknown, revoked, used or too old")]
     WrongLink,
     #[error("too many wrong tries; wait {} s", .0.as_secs() + 1)]
     TooManyTries(Duration),
