@@ -1,5 +1,7 @@
 //! Reviews of changes by a separate, read-only thread.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -238,8 +240,8 @@ impl<'a> Repository<'a> {
     }
 
     /// Whether git finds neither uncommitted changes nor untracked files, which are what Codex
-    /// reviews. `false` if git cannot tell, as in a repository with submodules: git would look for
-    /// changes inside of them with their own settings.
+    /// reviews. `false` if git cannot tell, as with a submodule that is checked out: git would look
+    /// for changes inside of it with the submodule's own settings.
     async fn is_clean(&self) -> bool {
         let question = [
             "status",
@@ -254,8 +256,21 @@ impl<'a> Repository<'a> {
         let index = self.git.output(&["ls-files", "-z", "--stage"], &[]).await;
         index.is_ok_and(|index| {
             let mut records = index.split(|byte| *byte == 0);
-            !records.any(|record| record.starts_with(SUBMODULE))
+            !records.any(|record| self.is_checked_out(record))
         })
+    }
+
+    /// Whether a record of the index is that of a submodule with a working tree.
+    fn is_checked_out(&self, record: &[u8]) -> bool {
+        let mut parts = record.splitn(2, |byte| *byte == b'\t');
+        let is_submodule = parts.next().is_some_and(|head| head.starts_with(SUBMODULE));
+        let path = parts.next().map(OsStr::from_bytes);
+        is_submodule
+            && path.is_some_and(|path| {
+                let link = self.git.root().join(path).join(".git");
+                // Git looks into the submodule even if this leads to nothing.
+                link.symlink_metadata().is_ok()
+            })
     }
 
     /// Whether git finds no difference between a commit and its first parent, or no file in a

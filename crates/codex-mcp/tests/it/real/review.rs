@@ -326,6 +326,19 @@ async fn changes_inside_of_a_submodule_are_reviewed() {
     std::fs::write(stage.file("sub/README.md"), "changed").unwrap();
     let (code, _, stderr) = stage.review(&[]).await;
     assert_eq!(code, Some(0), "{stderr}");
+    let reviewed = stage.model.requests().len();
+
+    // As after a clone without its submodules.
+    stage
+        .home
+        .git(&["submodule", "--quiet", "deinit", "-f", "sub"]);
+    let (code, shown, stderr) = stage.review(&[]).await;
+    assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
+    assert!(
+        stderr.contains("there is nothing to review in "),
+        "{stderr}"
+    );
+    assert_eq!(stage.model.requests().len(), reviewed);
 }
 
 async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
