@@ -97,6 +97,12 @@ pub(super) struct Args {
 /// Why there is no review.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
+    #[error("the text is empty: say what to review, or omit it for what is not committed")]
+    NoSubject,
+    #[error("--timeout: a review takes more than 0 s")]
+    NoTime,
+    #[error("there is no directory {}; --cwd names the repository", .0.display())]
+    NoDirectory(PathBuf),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -151,6 +157,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn act(args: &Args, shutdown: &OnceLock<Shutdown>) -> Result<ExitCode, Failure> {
+    args.check()?;
     let config = settings::load(Flags {
         codex_bin: args.codex_bin.clone(),
         ..Flags::default()
@@ -236,6 +243,21 @@ fn show(args: &Args, reviewed: &ReviewResult) -> io::Result<ExitCode> {
 }
 
 impl Args {
+    fn check(&self) -> Result<(), Failure> {
+        let subject = self.subject.as_deref();
+        if subject.is_some_and(|words| words.trim().is_empty()) {
+            return Err(Failure::NoSubject);
+        }
+        if self.timeout.is_zero() {
+            return Err(Failure::NoTime);
+        }
+        let cwd = resolved(&self.cwd);
+        match cwd.is_dir() {
+            true => Ok(()),
+            false => Err(Failure::NoDirectory(cwd)),
+        }
+    }
+
     fn subject(&self) -> ReviewScope {
         match (&self.base, &self.commit, &self.subject) {
             (Some(branch), ..) => ReviewScope::Since(branch.clone()),

@@ -256,6 +256,25 @@ fn repo_is_an_alias_of_cwd() {
 }
 
 #[test]
+fn invalid_arguments_of_a_review_are_refused_before_codex_starts() {
+    let home = Home::new("");
+    let codex = ["--codex-bin", "no-such-codex"];
+    for (args, words) in [
+        (&[" "][..], "the text is empty: say what to review"),
+        (&["x", "--timeout", "0"], "--timeout: "),
+        (
+            &["--cwd", "/no/such/directory"],
+            "there is no directory /no/such/directory; --cwd names ",
+        ),
+    ] {
+        let said = say(&home, &[&["review"], args, &codex[..]].concat(), &[]);
+        assert_eq!(said.code, 3, "{args:?}: {}", said.stderr);
+        let error = format!("error: {words}");
+        assert!(said.stderr.starts_with(&error), "{}", said.stderr);
+    }
+}
+
+#[test]
 fn invalid_limit_is_named_by_its_option() {
     let home = Home::new("");
     for (option, value) in [
