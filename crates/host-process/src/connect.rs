@@ -234,11 +234,8 @@ pub async fn act(
     endpoint: &HostEndpoint,
     request: &SessionRequest,
 ) -> Result<SessionAnswer, ConnectError> {
-    let Some(mut stream) = connect_running(endpoint).await? else {
-        check_no_host(endpoint).await?;
-        return Ok(SessionAnswer::Unknown);
-    };
-    act_by(endpoint, &mut stream, request).await
+    let acted = act_and_stay(endpoint, request).await?;
+    Ok(acted.map_or(SessionAnswer::Unknown, |(answer, _)| answer))
 }
 
 /// Has the host of an endpoint do something with a task; `None` if there is no host.
@@ -254,8 +251,9 @@ pub async fn act_on_task(
         return Ok(None);
     };
     match ask_to_act(endpoint, &mut stream, &Request::Task(request)).await? {
-        Answer::Task(answer) => Ok(Some(answer)),
-        other => Err(unexpected(&other)),
+        Some(Answer::Task(answer)) => Ok(Some(answer)),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(None),
     }
 }
 
@@ -269,39 +267,31 @@ pub async fn act_and_stay(
     endpoint: &HostEndpoint,
     request: &SessionRequest,
 ) -> Result<Option<(SessionAnswer, UnixStream)>, ConnectError> {
-    let Some(mut stream) = connect_running(endpoint).await? else {
-        check_no_host(endpoint).await?;
-        return Ok(None);
-    };
-    let answer = act_by(endpoint, &mut stream, request).await?;
-    Ok(Some((answer, stream)))
-}
-
-async fn act_by(
-    endpoint: &HostEndpoint,
-    stream: &mut UnixStream,
-    request: &SessionRequest,
-) -> Result<SessionAnswer, ConnectError> {
     let request = Request::Session(request.clone());
-    match ask_to_act(endpoint, stream, &request).await? {
-        Answer::Session(answer) => Ok(answer),
-        other => Err(unexpected(&other)),
+    if let Some(mut stream) = connect_running(endpoint).await? {
+        match ask_to_act(endpoint, &mut stream, &request).await? {
+            Some(Answer::Session(answer)) => return Ok(Some((answer, stream))),
+            Some(other) => return Err(unexpected(&other)),
+            None => {}
+        }
     }
+    check_no_host(endpoint).await?;
+    Ok(None)
 }
 
-/// Makes a request that may have been followed even if no answer comes.
+/// Makes a request that may have been followed even if no answer comes; `None` if the host has closed
+/// the connection before it was asked.
 async fn ask_to_act(
     endpoint: &HostEndpoint,
     stream: &mut UnixStream,
     request: &Request,
-) -> Result<Answer, ConnectError> {
+) -> Result<Option<Answer>, ConnectError> {
     let asked = timeout(ANSWER_TIMEOUT, ask(endpoint, stream, request)).await;
     match asked.map_err(|_| ConnectError::Silent {
         log: endpoint.log(),
     })? {
         Ok(Some(Answer::Refused { why })) => Err(ConnectError::Refused(why)),
-        Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(ConnectError::Unclear(io::ErrorKind::UnexpectedEof.into())),
+        Ok(answer) => Ok(answer),
         Err(error) => Err(ConnectError::Unclear(error)),
     }
 }
@@ -554,10 +544,11 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
+/// Whether no host listens. A host that ends resets the connections that it has not accepted.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
     )
 }
 
@@ -624,6 +615,7 @@ mod tests {
     use tokio::net::UnixListener;
 
     use super::*;
+    use crate::logic::handshake::SessionAct;
 
     /// The moment at which a host closes a connection.
     #[derive(Debug, Clone, Copy)]
@@ -786,6 +778,32 @@ mod tests {
         let between = answers.sessions.unwrap_err();
         assert!(matches!(between, ConnectError::BetweenHosts), "{between}");
         assert!(!answers.stop.unwrap());
+    }
+
+    /// At its end, the system resets a connection that the host has not accepted.
+    #[tokio::test]
+    async fn act_that_a_killed_host_was_not_asked_for_can_wait_for_the_next_host() {
+        let request = SessionRequest {
+            session: "s".to_owned(),
+            act: SessionAct::Interrupt,
+        };
+        for is_accepted in [false, true] {
+            let state = tempfile::tempdir().unwrap();
+            let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+            let lock = endpoint.take().unwrap().unwrap();
+            let listener = lock.listen().unwrap();
+            let guard = private_socket::bind(&endpoint.new_adoption_socket()).unwrap();
+            let killed = async {
+                if is_accepted {
+                    drop(listener.accept().await.unwrap());
+                }
+                drop((listener, lock));
+            };
+            let (acted, ()) = tokio::join!(act(&endpoint, &request), killed);
+            let error = acted.unwrap_err();
+            assert!(matches!(error, ConnectError::BetweenHosts), "{error}");
+            drop(guard);
+        }
     }
 
     #[tokio::test]

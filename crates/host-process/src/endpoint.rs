@@ -265,7 +265,8 @@ impl HostEndpoint {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`] if there is none.
+    /// [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`] if there is none, and
+    /// [`io::ErrorKind::ConnectionReset`] if it has ended just now.
     /// [`io::ErrorKind::PermissionDenied`] if the process that listens is not this user's, or in a
     /// sandbox.
     pub async fn connect(&self) -> io::Result<UnixStream> {
