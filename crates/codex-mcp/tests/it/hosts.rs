@@ -49,6 +49,24 @@ fn guard_of_a_killed_host(home: &Home) -> UnixListener {
     UnixListener::from_std(guard).unwrap()
 }
 
+/// The summary of an idle session.
+fn summary(session: &str) -> SessionSummary {
+    SessionSummary {
+        session: session.to_owned(),
+        thread: "t".to_owned(),
+        title: None,
+        state: "idle".to_owned(),
+        created: SystemTime::UNIX_EPOCH,
+        step: None,
+        tokens: None,
+        usage: None,
+        questions: Vec::new(),
+        expiries: Vec::new(),
+        directory: None,
+        bounds: String::new(),
+    }
+}
+
 /// A host that runs, and says the same to each client.
 struct PlayedHost {
     home: Home,
@@ -83,20 +101,24 @@ impl PlayedHost {
     /// Answers one client after the other.
     async fn answer(&self, answer: &str) {
         loop {
-            let (stream, _) = self.listener.accept().await.unwrap();
-            let (reader, mut writer) = stream.into_split();
-            let challenge = format!("{{\"file\":\"{PROOF}\"}}\n");
-            writer.write_all(challenge.as_bytes()).await.unwrap();
-            let mut request = String::new();
-            BufReader::new(reader)
-                .read_line(&mut request)
-                .await
-                .unwrap();
-            // A client that cannot make the file has gone.
-            if !request.is_empty() {
-                fs::remove_file(self.proof()).unwrap();
-                writer.write_all(answer.as_bytes()).await.unwrap();
-            }
+            self.answer_one(answer).await;
+        }
+    }
+
+    async fn answer_one(&self, answer: &str) {
+        let (stream, _) = self.listener.accept().await.unwrap();
+        let (reader, mut writer) = stream.into_split();
+        let challenge = format!("{{\"file\":\"{PROOF}\"}}\n");
+        writer.write_all(challenge.as_bytes()).await.unwrap();
+        let mut request = String::new();
+        BufReader::new(reader)
+            .read_line(&mut request)
+            .await
+            .unwrap();
+        // A client that cannot make the file has gone.
+        if !request.is_empty() {
+            fs::remove_file(self.proof()).unwrap();
+            writer.write_all(answer.as_bytes()).await.unwrap();
         }
     }
 
@@ -174,6 +196,60 @@ async fn host_that_does_not_restart_is_reported() {
     }
 }
 
+#[tokio::test]
+async fn restart_warns_of_sessions_that_the_next_host_does_not_have() {
+    let host = PlayedHost::new();
+    let cancelled = SessionSummary {
+        state: "cancelled".to_owned(),
+        ..summary("sess_3")
+    };
+    let before = vec![summary(SESSION), summary("sess_2"), cancelled];
+    let status = json!({ "status": {
+        "pid": 7,
+        "version": "1.0.0",
+        "uptime": { "secs": 0, "nanos": 0 },
+        "clients": 0,
+    } });
+    let answers = [
+        json!(Answer::Sessions(before)),
+        json!("handing_over"),
+        status,
+        json!(Answer::Sessions(vec![summary(SESSION)])),
+    ];
+    let answering = async {
+        for answer in answers {
+            host.answer_one(&format!("{answer}\n")).await;
+        }
+    };
+    let (output, ()) = tokio::join!(output(&host.home, &["host", "restart"]), answering);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stdout, b"the host process has restarted\n");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let warning = "warning: the next host process has not taken over 1 session: ";
+    assert!(errors.starts_with(warning), "{errors}");
+    assert!(errors.contains(&format!("{KEY}.log")), "{errors}");
+}
+
+#[tokio::test]
+async fn restart_names_the_host_that_it_cannot_restart_and_the_way_out() {
+    let home = Home::new("");
+    let guard = guard_of_a_killed_host(&home);
+    let told = async || {
+        let output = output(&home, &["host", "restart"]).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains(&format!("{KEY}.log")), "{errors}");
+        errors
+    };
+    let killed = told().await;
+    let way_out = "run `codex-mcp host restart` in the environment of its clients";
+    assert!(killed.contains(way_out), "{killed}");
+    let lock = endpoint(&home).take().unwrap().unwrap();
+    let starting = told().await;
+    assert!(starting.contains("is starting or ending"), "{starting}");
+    drop((lock, guard));
+}
+
 /// As in a directory that is full or read-only. (For root, no directory is read-only by its mode.)
 #[tokio::test]
 async fn proof_that_cannot_be_made_is_reported() {
@@ -188,21 +264,7 @@ async fn sessions_are_listed_where_the_job_store_fails() {
     let host = PlayedHost::new();
     let store = host.home.state_home().join("codex-mcp/jobs.db");
     fs::write(store, "no database ".repeat(1000)).unwrap();
-    let session = SessionSummary {
-        session: SESSION.to_owned(),
-        thread: "t".to_owned(),
-        title: None,
-        state: "idle".to_owned(),
-        created: SystemTime::UNIX_EPOCH,
-        step: None,
-        tokens: None,
-        usage: None,
-        questions: Vec::new(),
-        expiries: Vec::new(),
-        directory: None,
-        bounds: String::new(),
-    };
-    let answer = format!("{}\n", json!(Answer::Sessions(vec![session])));
+    let answer = format!("{}\n", json!(Answer::Sessions(vec![summary(SESSION)])));
     let output = host.output(&answer, &["ps", "--json"]).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -3,12 +3,17 @@
 //! none that can be taken over, it ends, and the next message of a client starts a host; if turns
 //! would end with it, it stays. The next host of one that was killed is started.
 
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use codex_engine::logic::session::State;
 use common::output;
 use common::text::counted;
 use futures::future::join_all;
 use host_process::connect::{self, ConnectError, Restarted};
+use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::HostStatus;
 use serde_json::{Value, json};
 
@@ -42,7 +47,7 @@ struct Answered<T> {
 
 impl<T> Answered<T> {
     /// Prints the errors of hosts that have not answered, and keeps the answers of the others.
-    fn new(answers: Vec<Result<T, ConnectError>>) -> Self {
+    fn new<E: Display>(answers: Vec<Result<T, E>>) -> Self {
         let mut answered = Self {
             given: Vec::new(),
             failures: 0,
@@ -112,24 +117,81 @@ pub(super) fn restart() -> Result<ExitCode, Failure> {
         // If the last host here was killed and no client is connected, nothing else starts the next one.
         let is_new = serve::start_awaited_host().await?;
         endpoints.retain(|endpoint| !is_new || *endpoint != own);
-        let answers = join_all(endpoints.iter().map(connect::restart)).await;
+        let answers = join_all(endpoints.iter().map(restart_one)).await;
         Ok::<_, Failure>((usize::from(is_new), answers))
     };
     let (new, answers) = runtime::block_on(restarting).map_err(Failure::Runtime)??;
     let Answered { given, failures } = Answered::new(answers);
-    let log = own.log();
-    let logs = log.parent().unwrap_or(&log).display();
-    let restarted =
-        format!("restarted; if a Codex could not be taken over, a log in {logs} says why");
     let count = |how: Restarted| given.iter().filter(|restarted| **restarted == how).count();
     let done = [
-        (new + count(Restarted::HandedOver), restarted.as_str()),
+        (new + count(Restarted::HandedOver), "restarted"),
         (
             count(Restarted::Ended),
             "ended; the next message of a client starts another one",
         ),
     ];
     report(&done, failures)
+}
+
+/// Why a host was not restarted.
+#[derive(Debug, thiserror::Error)]
+enum RestartError {
+    #[error(
+        "the host process of another environment was killed, and is not restarted: run `codex-mcp host \
+         restart` in the environment of its clients, or send a message in one of them, within 30 s; else \
+         its turns end; its log is {}",
+        log.display()
+    )]
+    Killed { log: PathBuf },
+    #[error(
+        "a host process is starting or ending, and is not restarted: another `codex-mcp host restart` may \
+         be under way; `codex-mcp host status` shows the host when it runs; its log is {}",
+        log.display()
+    )]
+    Changing { log: PathBuf },
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// Restarts a host, and warns of sessions that the next one does not have.
+async fn restart_one(endpoint: &HostEndpoint) -> Result<Restarted, RestartError> {
+    let before = open_sessions(endpoint).await;
+    let restarted = match connect::restart(endpoint).await {
+        Err(ConnectError::BetweenHosts) => return Err(between_hosts(endpoint).await),
+        restarted => restarted?,
+    };
+    if restarted != Restarted::HandedOver {
+        return Ok(restarted);
+    }
+    if let (Ok(before), Ok(after)) = (before, open_sessions(endpoint).await) {
+        let missing = before.difference(&after).count();
+        if missing > 0 {
+            let warning = format!(
+                "the next host process has not taken over {}: {} may say why; `codex-mcp threads` lists \
+                 the threads",
+                counted(missing, "session"),
+                endpoint.log().display()
+            );
+            complain("warning", &warning);
+        }
+    }
+    Ok(restarted)
+}
+
+/// The sessions of a host that were not ended by a person.
+async fn open_sessions(endpoint: &HostEndpoint) -> Result<HashSet<String>, ConnectError> {
+    let sessions = connect::sessions(endpoint).await?.into_iter();
+    let cancelled: &str = State::Cancelled.as_ref();
+    let open = sessions.filter(|one| one.state != cancelled);
+    Ok(open.map(|one| one.session).collect())
+}
+
+async fn between_hosts(endpoint: &HostEndpoint) -> RestartError {
+    let log = endpoint.log();
+    match endpoint.awaits_host().await {
+        Ok(true) => RestartError::Killed { log },
+        Ok(false) | Err(_) => RestartError::Changing { log },
+    }
 }
 
 /// Prints how many hosts have done what.
