@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use common::timestamp::timestamp;
 use futures::stream;
@@ -25,13 +25,21 @@ use crate::streams;
 /// which has up to 32 events.
 pub(crate) const MOST_READERS: u32 = 16;
 
-pub(crate) async fn work(State(app): State<Arc<App>>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn work(State(app): State<Arc<App>>) -> Response {
     // Otherwise a program could not distinguish sessions that continue from sessions that have ended.
     app.board.hosts.until_none_is_lost().await;
-    let AllWork { work, failure } = app.board.work().await;
+    listing(app.board.work().await)
+}
+
+/// All work. If some may be missing, it is an error, with the work that is known.
+fn listing(all: AllWork) -> Response {
+    let AllWork { work, failure } = all;
     match failure {
-        Some(failure) => Err(Refusal::Failed(failure)),
-        None => Ok(Json(json!({ "work": work }))),
+        Some(failure) => {
+            let known = Json(json!({ "error": failure, "work": work }));
+            (StatusCode::BAD_GATEWAY, known).into_response()
+        }
+        None => Json(json!({ "work": work })).into_response(),
     }
 }
 
@@ -205,9 +213,48 @@ pub(crate) async fn mail(State(app): State<Arc<App>>) -> Result<Json<Value>, Ref
 mod tests {
     use std::time::SystemTime;
 
+    use axum::body;
     use host_process::logic::handshake::SessionEvent;
+    use work_board::{Kind, Work};
 
     use super::*;
+
+    fn session() -> Work {
+        Work {
+            id: "sess_1".to_owned(),
+            kind: Kind::Session,
+            state: "running".to_owned(),
+            step: None,
+            note: None,
+            has_problems: false,
+            task: None,
+            created: SystemTime::UNIX_EPOCH,
+            tokens: None,
+            cost: None,
+            directory: String::new(),
+            questions: Vec::new(),
+            thread: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn work_of_other_hosts_is_listed_although_one_is_lost() {
+        for failure in [None, Some("a host was killed".to_owned())] {
+            let status = match failure {
+                Some(_) => StatusCode::BAD_GATEWAY,
+                None => StatusCode::OK,
+            };
+            let listed = listing(AllWork {
+                work: vec![session()],
+                failure: failure.clone(),
+            });
+            assert_eq!(listed.status(), status);
+            let listed = body::to_bytes(listed.into_body(), usize::MAX).await;
+            let listed: Value = serde_json::from_slice(&listed.unwrap()).unwrap();
+            assert_eq!(listed["work"][0]["id"], "sess_1", "{listed}");
+            assert_eq!(listed.get("error"), failure.map(Value::from).as_ref());
+        }
+    }
 
     fn told(numbers: &[u64], first: u64, next: u64) -> Vec<Option<u64>> {
         let event = |number: &u64| {
