@@ -301,6 +301,11 @@ impl Fault {
         }
     }
 
+    /// Whether the location has something other than a store.
+    pub(super) fn is_of_other_file(&self) -> bool {
+        self.kind() == FaultKind::NotAStore
+    }
+
     /// Whether another connection may succeed where this one has failed: it is lost, or leads to
     /// a server that is now a standby.
     pub(super) fn is_stale(&self) -> bool {

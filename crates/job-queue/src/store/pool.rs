@@ -8,7 +8,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -216,8 +216,13 @@ async fn lock(path: &Path) -> Result<File, Fault> {
     }
 }
 
+/// The path of the lock beside a file.
+pub(super) fn lock_path(path: &Path) -> PathBuf {
+    with_suffix(path, ".lock")
+}
+
 fn lock_file(path: &Path) -> io::Result<File> {
-    let lock = with_suffix(path, ".lock");
+    let lock = lock_path(path);
     match files::open_to_append(&lock) {
         // The store is read-only for this user.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

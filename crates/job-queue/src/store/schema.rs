@@ -26,6 +26,7 @@ const APPLICATION: i64 = 0x636d_6a73;
 /// Creates or upgrades the tables. Only one process does so at a time.
 pub(super) async fn prepare(location: &Location) -> Result<(), Fault> {
     check_path(location)?;
+    refuse_other_file(location).await?;
     let (mut connection, _lock) = pool::first(location).await?;
     if version(&mut connection).await? == newest() {
         return Ok(());
@@ -72,6 +73,27 @@ fn check_path(location: &Location) -> Result<(), Fault> {
             "its path is not absolute, as neither HOME nor XDG_STATE_HOME is",
         )),
         Some(path) if path.is_dir() => Err(Fault::NotAStore("it is a directory")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a file of another program before anything is written to it or beside it. A file with a
+/// lock beside it is left to the check under that lock: the process that creates a store makes the
+/// lock first.
+async fn refuse_other_file(location: &Location) -> Result<(), Fault> {
+    let Some(path) = location.path().filter(|path| path.is_file()) else {
+        return Ok(());
+    };
+    if pool::lock_path(path).exists() {
+        return Ok(());
+    }
+    let seen = match pool::connect(location, Purpose::Inspect).await {
+        Ok(mut connection) => version(&mut connection).await,
+        Err(fault) => Err(fault),
+    };
+    match seen {
+        Err(fault) if fault.is_of_other_file() => Err(fault),
+        // Whatever else is wrong is found when the store is opened.
         _ => Ok(()),
     }
 }

@@ -450,6 +450,7 @@ async fn location_without_a_store_is_refused() {
             output.stderr
         );
     }
+    assert!(!directory.join("README.md.lock").exists());
     let output = stage.run(&["list", "--store", "redis://x"]);
     assert_eq!(output.code, 3);
     assert!(output.stderr.contains("there is no store at redis"));

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 use testkit::wait::TIME_LIMIT;
 use testkit::worker_process::{WorkerProcess, done, variable};
 
@@ -107,24 +109,44 @@ fn newer_store_is_refused() {
 }
 
 #[test]
-fn file_of_another_program_is_refused() {
+fn file_of_another_program_is_refused_and_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let notes = directory.path().join("notes.txt");
     fs::write(&notes, "not a database ".repeat(1000)).unwrap();
+    let short = directory.path().join("short.txt");
+    fs::write(&short, "no store").unwrap();
     let other = directory.path().join("other.db");
     let access = Access::of(directory.path());
     block_on(async {
-        let location = Location::Sqlite(other.clone());
-        let (mut connection, lock) = pool::first(&location).await.unwrap();
-        connection.script("CREATE TABLE mine (a)").await.unwrap();
-        drop((connection, lock));
-        for path in [notes, other] {
+        let options = SqliteConnectOptions::new().filename(&other);
+        let mut connection = options.create_if_missing(true).connect().await.unwrap();
+        let table = sqlx::raw_sql("CREATE TABLE mine (a)");
+        table.execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let before = contents(directory.path());
+        for path in [notes, short, other] {
             let error = JobStore::open(&Location::Sqlite(path), &access)
                 .await
                 .unwrap_err();
             let other = matches!(error, StoreError::NotAStore { .. });
             assert!(other, "{error}");
         }
+        assert_eq!(contents(directory.path()), before);
+    });
+}
+
+#[test]
+fn database_of_another_program_with_a_lock_is_refused() {
+    let stage = TestStore::sqlite();
+    block_on(async {
+        let (mut connection, lock) = pool::first(&stage.location).await.unwrap();
+        connection.script("CREATE TABLE mine (a)").await.unwrap();
+        drop((connection, lock));
+        let error = JobStore::open(&stage.location, &stage.access())
+            .await
+            .unwrap_err();
+        let other = matches!(error, StoreError::NotAStore { .. });
+        assert!(other, "{error}");
     });
 }
 
