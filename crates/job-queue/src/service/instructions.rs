@@ -41,7 +41,8 @@ pub enum InstructError {
     NotRunning(JobState),
     /// The job is a run, which decides by itself.
     #[error(
-        "the job is a run, which cannot be steered and answers Codex's questions itself (approve)"
+        "the job is a run: it takes no messages, and `approve` of the run answers Codex's \
+         questions; cancel it, then continue its thread"
     )]
     Run,
     /// The job has no open question.

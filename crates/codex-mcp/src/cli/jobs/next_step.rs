@@ -54,8 +54,12 @@ pub(super) async fn wrong_state(jobs: &Jobs, id: &JobId, verb: Verb) -> Option<W
     })
 }
 
-/// The error of an answer or a message for a job. If the job does not run, it names the state.
+/// The error of an answer or a message for a job. If the job does not run or is a run, it names the
+/// commands to use instead.
 pub(super) async fn explained(jobs: &Jobs, id: &JobId, verb: Verb, error: JobsError) -> Failure {
+    if matches!(error, JobsError::Instruct(InstructError::Run)) {
+        return of_run(id, verb).into();
+    }
     let is_of_state = matches!(
         error,
         JobsError::Instruct(InstructError::NotRunning(_) | InstructError::Ended)
@@ -64,4 +68,18 @@ pub(super) async fn explained(jobs: &Jobs, id: &JobId, verb: Verb, error: JobsEr
         return error.into();
     }
     error.into()
+}
+
+fn of_run(id: &JobId, verb: Verb) -> WrongState {
+    let id = short(id);
+    WrongState {
+        verb,
+        work: format!("job {id}"),
+        state: "a run, which takes no messages and answers Codex's questions as its --approve says"
+            .to_owned(),
+        instead: format!(
+            "`codex-mcp jobs cancel {id}` cancels it, then `codex-mcp jobs resume {id} \"…\"` \
+             continues its thread"
+        ),
+    }
 }

@@ -318,9 +318,21 @@ async fn verb_for_a_job_that_does_not_run_names_its_state_and_the_next_command()
         run: Some(json!({})),
         ..Request::new("p", stage.home.work().to_str().unwrap())
     };
-    let run = stage.submit(request).await;
-    stage.store.request_cancel(&run).await.unwrap();
-    let run = short(&run);
+    let id = stage.submit(request).await;
+    let run = short(&id);
+    let work = format!(
+        "job {run}: it is a run, which takes no messages and answers Codex's questions as its \
+         --approve says; `codex-mcp jobs cancel {run}` cancels it, then `codex-mcp jobs resume \
+         {run} \"…\"` continues its thread"
+    );
+    for args in [
+        &["approve", run][..],
+        &["decline", run],
+        &["steer", run, "x"],
+    ] {
+        assert_eq!(refused(args, &work), 3);
+    }
+    stage.store.request_cancel(&id).await.unwrap();
     let retry = format!("`codex-mcp jobs retry {run}` submits the run once more");
     let work = format!("run {run}: it is cancelled; {retry}");
     assert_eq!(refused(&["steer", run, "x"], &work), 3);
