@@ -1,7 +1,9 @@
 //! The result of a run for its caller, within bounds, as the worker stores it.
 
+use goal_run::Caller;
 use serde_json::{Map, Value, json};
 
+use super::spec::StoredRun;
 use crate::logic::{JobState, WORKER_LOST, WORKER_STOPPED};
 use crate::store::Job;
 
@@ -155,10 +157,30 @@ fn of_no_report(job: &Job) -> Value {
         (JobState::Cancelled, _) => nothing("cancelled", "it was cancelled"),
         (_, Some(WORKER_LOST | WORKER_STOPPED)) => nothing(
             "worker_lost",
-            "its worker has ended, and Codex with it; what it had changed is still there. \
-             codex_run with thread_id continues it; with retry a run continues by itself",
+            &format!(
+                "its worker has ended, and Codex with it; what it had changed is still there. {}",
+                how_to_continue(caller(job))
+            ),
         ),
         (_, error) => nothing("could_not_run", error.unwrap_or("the reason is unknown")),
+    }
+}
+
+fn caller(job: &Job) -> Caller {
+    match StoredRun::of(&job.request) {
+        Some(Ok(stored)) => stored.caller,
+        _ => Caller::default(),
+    }
+}
+
+fn how_to_continue(caller: Caller) -> &'static str {
+    match caller {
+        Caller::Shell => {
+            "`codex-mcp jobs resume` continues its thread; with --retry a run continues by itself"
+        }
+        Caller::Client => {
+            "codex_run with thread_id continues it; with retry a run continues by itself"
+        }
     }
 }
 

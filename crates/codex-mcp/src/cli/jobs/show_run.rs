@@ -62,9 +62,16 @@ fn wanted(spec: &RunSpec) -> Vec<String> {
 }
 
 fn outcome(result: &Value) -> Vec<String> {
-    let turns = match result.get("turns").and_then(Value::as_u64) {
-        Some(1) => "1 turn".to_owned(),
-        turns => format!("{} turns", turns.unwrap_or_default()),
+    let count = result.get("turns").and_then(Value::as_u64);
+    let count = count.unwrap_or_default();
+    let turns = match count {
+        1 => "1 turn".to_owned(),
+        count => format!("{count} turns"),
+    };
+    // The turns of a lost worker are not counted.
+    let after = match count {
+        0 => String::new(),
+        _ => format!(" after {turns}"),
     };
     let is_ok = result.get("ok").and_then(Value::as_bool) == Some(true);
     // Results of earlier versions lack the member.
@@ -73,7 +80,7 @@ fn outcome(result: &Value) -> Vec<String> {
     let reason = text(result, "reason").unwrap_or("nobody knows why");
     let mut lines = vec![match is_ok {
         true => words::done(&turns, is_verified),
-        false => format!("not done after {turns}: {}", reason.replace('_', " ")),
+        false => format!("not done{after}: {}", reason.replace('_', " ")),
     }];
     lines.extend(text(result, "why").map(str::to_owned));
     lines

@@ -263,3 +263,26 @@ async fn wrong_options_of_a_detached_run_are_refused() {
     }
     assert_eq!(stage.json(&["list", "--json"])["total"], 0);
 }
+
+#[tokio::test]
+async fn detached_run_without_its_worker_names_the_commands_of_the_shell() {
+    let stage = JobsFixture::new().await;
+    let job = stage.detached(&["x"]).await;
+    let lost = FinishedJob {
+        ending: Ending::Failed,
+        error: Some("worker lost".to_owned()),
+        session_id: Some(SESSION.to_owned()),
+        exchange_id: None,
+        result: None,
+    };
+    let claim = stage.claim().await;
+    let written = stage.store.finish(&claim, &lost).await.unwrap();
+    assert_eq!(written, WriteOutcome::Done);
+    let page = stage.stdout_of(&["show", job.summary.id.as_str()]);
+    for words in [
+        "Result\n  not done: worker lost\n",
+        "`codex-mcp jobs resume` continues its thread; with --retry a run continues by itself",
+    ] {
+        assert!(page.contains(words), "{words:?} is missing: {page}");
+    }
+}
