@@ -222,7 +222,7 @@ impl RunAttemptResult {
             Reason::Unconfirmed => (
                 "not_satisfied",
                 format!("not satisfied: {words}"),
-                "Look at `git status`, then submit it again.",
+                "Submit it again when nothing else changes the repository.",
             ),
             Reason::ReadOnly => (
                 "not_satisfied",
