@@ -14,15 +14,17 @@ pub(super) fn after_end(job: &Job) -> Vec<String> {
     let resume = job
         .proven_session()
         .map(|_| format!("`codex-mcp jobs resume {id} \"…\"` continues its thread"));
-    let what = match job.request.run {
-        Some(_) => "the run",
-        None => "it",
+    let how = match (&job.request.run, job.summary.state) {
+        (None, _) => "it once more",
+        // Its options may be what has to be corrected, and `retry` takes none of them.
+        (Some(_), JobState::Failed) => {
+            "the run once more with the same options, `codex-mcp run --detach` with others"
+        }
+        (Some(_), _) => "the run once more with the same options",
     };
     let retry = match (&resume, job.summary.state, job.prompt) {
         (Some(_), JobState::Completed, _) => None,
-        (_, _, PromptText::Whole) => Some(format!(
-            "`codex-mcp jobs retry {id}` submits {what} once more"
-        )),
+        (_, _, PromptText::Whole) => Some(format!("`codex-mcp jobs retry {id}` submits {how}")),
         (_, _, PromptText::Masked) => Some(
             "`codex-mcp jobs submit` takes it as a new job, as credentials in it were masked when \
              it ended"

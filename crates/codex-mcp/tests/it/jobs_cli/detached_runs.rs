@@ -286,3 +286,19 @@ async fn detached_run_without_its_worker_names_the_commands_of_the_shell() {
         assert!(page.contains(words), "{words:?} is missing: {page}");
     }
 }
+
+/// `jobs retry` takes no `--sandbox`, for example.
+#[tokio::test]
+async fn failed_run_names_the_command_that_takes_other_options() {
+    let stage = JobsFixture::new().await;
+    let job = stage.detached(&["--sandbox", "read-only", "x"]).await;
+    let claim = stage.claim().await;
+    stage.finish(&claim, Ending::Failed, json!({})).await;
+    let id = short(&job.summary.id);
+    let page = stage.stdout_of(&["show", id]);
+    let retry =
+        format!("`codex-mcp jobs retry {id}` submits the run once more with the same options");
+    for words in [retry.as_str(), "`codex-mcp run --detach` with others."] {
+        assert!(page.contains(words), "{words:?} is missing: {page}");
+    }
+}

@@ -334,7 +334,7 @@ async fn verb_for_a_job_that_does_not_run_names_its_state_and_the_next_command()
     }
     stage.store.request_cancel(&id).await.unwrap();
     let retry = format!("`codex-mcp jobs retry {run}` submits the run once more");
-    let work = format!("run {run}: it is cancelled; {retry}");
+    let work = format!("run {run}: it is cancelled; {retry} with the same options");
     assert_eq!(refused(&["steer", run, "x"], &work), 3);
 
     let queued = stage.queued("p").await;
