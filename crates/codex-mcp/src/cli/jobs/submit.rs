@@ -144,8 +144,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHOM")]
     notify: Vec<Notifier>,
 
-    /// How many times the job may be run again after its worker has died. Each run continues the
-    /// same thread, and the files that Codex has changed stay changed.
+    /// How many times the job may be run again after its worker has died, at most 10. Each run
+    /// continues the same thread, and the files that Codex has changed stay changed.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0,
         value_parser = number_within(0..=10_u32),

@@ -170,8 +170,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "TASK", requires = "detach")]
     name: Option<String>,
 
-    /// How many times the job of --detach may be run again after its worker has died. Each run
-    /// continues the same thread, and the files that Codex has changed stay changed.
+    /// How many times the job of --detach may be run again after its worker has died, at most 10.
+    /// Each run continues the same thread, and the files that Codex has changed stay changed.
     #[arg(
         long, value_name = "NUMBER", default_value_t = 0, requires = "detach",
         value_parser = number_within(0..=10_u32),
