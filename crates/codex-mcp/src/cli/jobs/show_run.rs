@@ -29,6 +29,7 @@ pub(super) fn sections(job: &Job) -> Vec<Section> {
         sections.push(("Made", made(&result)));
         sections.push(("Not met", texts(&result, "missing")));
         sections.push(("More", more(&result)));
+        sections.push(("Warnings of the run", texts(&result, "warnings")));
     }
     sections.retain(|(_, lines)| !lines.is_empty());
     sections

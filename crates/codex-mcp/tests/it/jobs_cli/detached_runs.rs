@@ -302,3 +302,16 @@ async fn failed_run_names_the_command_that_takes_other_options() {
         assert!(page.contains(words), "{words:?} is missing: {page}");
     }
 }
+
+#[tokio::test]
+async fn run_is_shown_with_its_warnings() {
+    let stage = JobsFixture::new().await;
+    let job = stage.detached(&["x"]).await;
+    let claim = stage.claim().await;
+    let warning = "another run works in this repository";
+    let result = json!({"run": {"ok": true, "turns": 1, "warnings": [warning]}});
+    stage.finish(&claim, Ending::Completed, result).await;
+    let page = stage.stdout_of(&["show", job.summary.id.as_str()]);
+    let section = format!("Warnings of the run\n  {warning}\n");
+    assert!(page.contains(&section), "{page}");
+}
