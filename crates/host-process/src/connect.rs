@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::process::ChildStdout;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::endpoint::HostEndpoint;
+use crate::endpoint::{HostEndpoint, Proof};
 use crate::line;
 use crate::logic::handshake::{
     ANSWER_LIMIT, Answer, HostStatus, LINE_LIMIT, Request, ServeRequest, SessionAnswer,
@@ -300,6 +300,7 @@ async fn ask_to_act(
 #[derive(Debug)]
 pub struct Watch {
     stream: BufReader<UnixStream>,
+    _proof: Proof,
 }
 
 /// Has the host of an endpoint tell what happens; `None` if there is no host.
@@ -317,8 +318,9 @@ pub async fn watch(
     let request = Request::Watch(request);
     let asked = timeout(ANSWER_TIMEOUT, send(endpoint, &mut stream, &request));
     match asked.await {
-        Ok(Ok(Some(()))) => Ok(Some(Watch {
+        Ok(Ok(Some(proof))) => Ok(Some(Watch {
             stream: BufReader::new(stream),
+            _proof: proof,
         })),
         // It has left just now.
         Ok(Ok(None)) => Ok(None),
@@ -492,7 +494,7 @@ async fn ask(
     stream: &mut UnixStream,
     request: &Request,
 ) -> io::Result<Option<Answer>> {
-    let Some(()) = send(endpoint, stream, request).await? else {
+    let Some(_proof) = send(endpoint, stream, request).await? else {
         return Ok(None);
     };
     let answer: Option<Answer> = match request {
@@ -509,12 +511,13 @@ async fn ask(
     }
 }
 
-/// Sends a request; `None` if the host has closed the connection.
+/// Sends a request. Returns the proof, which the host needs until it answers; `None` if the host has
+/// closed the connection.
 async fn send(
     endpoint: &HostEndpoint,
     stream: &mut UnixStream,
     request: &Request,
-) -> io::Result<Option<()>> {
+) -> io::Result<Option<Proof>> {
     let challenge: Option<Challenge> = match line::read(stream, LINE_LIMIT).await {
         // The host has ended before it accepted the connection.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
@@ -523,9 +526,9 @@ async fn send(
     let Some(Challenge { file }) = challenge else {
         return Ok(None);
     };
-    endpoint.prove(&file)?;
+    let proof = endpoint.prove(&file)?;
     line::write(stream, request).await?;
-    Ok(Some(()))
+    Ok(Some(proof))
 }
 
 /// Whether this process cannot write beside the socket.

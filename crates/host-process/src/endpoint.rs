@@ -251,13 +251,17 @@ impl HostEndpoint {
     /// # Errors
     ///
     /// Those of the file system.
-    pub(crate) fn prove(&self, name: &ProofName) -> io::Result<()> {
+    pub(crate) fn prove(&self, name: &ProofName) -> io::Result<Proof> {
         proof::make(&self.directory, name).map_err(|error| {
             let directory = self.directory.display();
             io::Error::new(
                 error.kind(),
                 format!("cannot make a file in {directory}: {error}"),
             )
+        })?;
+        Ok(Proof {
+            endpoint: self.clone(),
+            name: name.clone(),
         })
     }
 
@@ -276,6 +280,20 @@ impl HostEndpoint {
         let stream = private_socket::connect(&socket).await?;
         check_peer(&stream)?;
         Ok(stream)
+    }
+}
+
+/// The file of a proof. Dropping this removes the file, which a host that was killed has not taken.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    endpoint: HostEndpoint,
+    name: ProofName,
+}
+
+impl Drop for Proof {
+    fn drop(&mut self) {
+        // Usually, the host has removed it. An empty file that stays does no harm.
+        let _ = proof::take(&self.endpoint.directory, &self.name);
     }
 }
 
@@ -485,9 +503,19 @@ mod tests {
         let lock = endpoint.take().unwrap().unwrap();
         let name = ProofName::new([7; 16]);
         assert!(!lock.take_proof(&name).unwrap());
-        endpoint.prove(&name).unwrap();
+        let _proof = endpoint.prove(&name).unwrap();
         assert!(endpoint.prove(&name).is_err());
         assert!(lock.take_proof(&name).unwrap());
+        assert!(!lock.take_proof(&name).unwrap());
+    }
+
+    #[test]
+    fn proof_that_no_host_has_taken_is_removed_by_its_client() {
+        let state = tempfile::tempdir().unwrap();
+        let endpoint = HostEndpoint::new(state.path(), "k".to_owned());
+        let lock = endpoint.take().unwrap().unwrap();
+        let name = ProofName::new([7; 16]);
+        drop(endpoint.prove(&name).unwrap());
         assert!(!lock.take_proof(&name).unwrap());
     }
 

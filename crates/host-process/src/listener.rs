@@ -593,9 +593,7 @@ mod tests {
         let mut stream = endpoint.connect().await.unwrap();
         let challenge = line::read(&mut stream, LINE_LIMIT).await.unwrap();
         let Challenge { file } = challenge.unwrap();
-        if proves {
-            endpoint.prove(&file).unwrap();
-        }
+        let _proof = proves.then(|| endpoint.prove(&file).unwrap());
         line::write(&mut stream, request).await.unwrap();
         line::read(&mut stream, LINE_LIMIT).await.unwrap().unwrap()
     }
