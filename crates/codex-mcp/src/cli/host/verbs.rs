@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use codex_engine::logic::session::State;
 use common::output;
@@ -16,11 +17,19 @@ use host_process::connect::{self, ConnectError, Restarted};
 use host_process::endpoint::HostEndpoint;
 use host_process::logic::handshake::HostStatus;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::{Failure, StatusArgs};
 use crate::cli::stored::complain;
 use crate::cli::times::took;
 use crate::cli::{runtime, serve};
+
+/// How long the system may take to release the lock of a host that was killed, until the last of its
+/// threads has ended.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause between two looks at a lock.
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let endpoints = serve::all_endpoints()?;
@@ -115,7 +124,7 @@ pub(super) fn restart() -> Result<ExitCode, Failure> {
     let mut endpoints = serve::all_endpoints()?;
     let restarting = async {
         // If the last host here was killed and no client is connected, nothing else starts the next one.
-        let is_new = serve::start_awaited_host().await?;
+        let is_new = start_after_kill(&own).await?;
         endpoints.retain(|endpoint| !is_new || *endpoint != own);
         let answers = join_all(endpoints.iter().map(restart_one)).await;
         Ok::<_, Failure>((usize::from(is_new), answers))
@@ -131,6 +140,25 @@ pub(super) fn restart() -> Result<ExitCode, Failure> {
         ),
     ];
     report(&done, failures)
+}
+
+/// Starts the next host if the last one was killed. Returns whether it did.
+async fn start_after_kill(own: &HostEndpoint) -> Result<bool, Failure> {
+    let deadline = Instant::now() + RELEASE_TIMEOUT;
+    loop {
+        if serve::start_awaited_host().await? {
+            return Ok(true);
+        }
+        let is_settled = match connect::status(own).await {
+            Ok(None) => !own.is_between_hosts().await.unwrap_or_default(),
+            // It is asked to restart next, and any error is reported then.
+            Ok(Some(_)) | Err(_) => true,
+        };
+        if is_settled || Instant::now() >= deadline {
+            return Ok(false);
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 /// Why a host was not restarted.
