@@ -10,7 +10,7 @@ use image_request::logic::contract::TOOL;
 use nix::sys::signal::Signal;
 use scripted_model::{Gate, Reply, Script, Shell};
 use serde_json::{Value, json};
-use testkit::process::{signal, wait_until_gone};
+use testkit::process::{Process, signal, wait_until_gone};
 use testkit::{AppServer, Launch, McpClient};
 use tokio::time::sleep;
 
@@ -90,10 +90,12 @@ impl HostFixture {
     /// The processes of Codex itself.
     fn codex(&self) -> Vec<u32> {
         let is_codex = |line: &str| line.contains("app-server") && !line.contains(" guard ");
-        let all = self.stage.home.processes().into_iter();
-        all.filter(|process| is_codex(&process.command))
-            .map(|process| process.pid)
-            .collect()
+        let mut all = self.stage.home.processes();
+        all.retain(|process| is_codex(&process.command));
+        // A child has the same command line until it executes its program.
+        let is_child = |process: &Process| all.iter().any(|other| other.pid == process.parent);
+        let parents = all.iter().filter(|process| !is_child(process));
+        parents.map(|process| process.pid).collect()
     }
 
     /// Polls until the session has this state, also while there is no host.

@@ -85,6 +85,11 @@ async fn turn_without_a_client_outlasts_a_restart(release: &str) {
     work.finish().await;
 }
 
+/// Commands may write files without a question.
+fn unconfined() -> Value {
+    json!({ "sandbox": "danger-full-access" })
+}
+
 /// The clients have gone, so the next host would wait for them.
 async fn interruption_and_message_right_after_a_restart_are_not_lost(release: &str) {
     let gate = Gate::new();
@@ -98,9 +103,9 @@ async fn interruption_and_message_right_after_a_restart_are_not_lost(release: &s
         .otherwise(making("three.txt"));
     let stage = CodexFixture::new(release, script).await;
     let mut gone = poller(&stage, &[]).await;
-    let cancelled = gone.start("one", json!({})).await;
-    let interrupted = gone.start("two", json!({})).await;
-    let steered = gone.start("three", json!({})).await;
+    let cancelled = gone.start("one", unconfined()).await;
+    let interrupted = gone.start("two", unconfined()).await;
+    let steered = gone.start("three", unconfined()).await;
     gate.reached(3).await;
     assert!(gone.client.finish().await.success());
     let told = restart(&stage).await;
