@@ -57,8 +57,8 @@ const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 /// to the next one at once. Only sessions that may have work wait.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long what is done to a session waits until the session is restored. The one who does it waits
-/// for the answer for 10 s.
+/// How long a command, such as a cancellation, waits for its session to be restored. The client waits
+/// 10 s for the answer to the command.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long Codex may take to repeat the open questions of a session whose threads are resumed. It takes

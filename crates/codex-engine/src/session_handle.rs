@@ -228,9 +228,9 @@ impl SessionHandle {
         own.or_else(|| self.entry.owner().sandbox_bound)
     }
 
-    /// Continues the session now, if it is one of an earlier host that waits for its client. Whoever is
-    /// about to do something to it calls this first: what is done to a session before that does not
-    /// reach the next host, and its state is not known yet.
+    /// Restores the session now, if it comes from an earlier host and waits for its client. Call this
+    /// before any command to the session: until then, its state is not known, and the next host would
+    /// not learn of the command.
     pub async fn restore(&self) {
         restore_now(&self.hub, &self.entry).await;
     }

@@ -84,7 +84,7 @@ pub(super) struct EarlierQuestion {
     /// When it is declined.
     #[serde(default)]
     pub(super) expires: Option<SystemTime>,
-    /// Whether it was shown. If not, its time begins again when it is.
+    /// Whether a client has seen the question. If not, its time limit begins when one does.
     #[serde(default)]
     pub(super) was_shown: bool,
 }
@@ -225,7 +225,7 @@ impl SessionRecord {
         self.running.is_some()
     }
 
-    /// Whether a turn was running whose interruption nobody had requested.
+    /// Whether a turn was running that nobody had asked to interrupt.
     #[must_use]
     pub fn is_uninterrupted(&self) -> bool {
         let running = self.running.as_ref();
