@@ -89,7 +89,10 @@ async fn git_in_an_active_environment_is_not_run(release: &str) {
     let plant = "cp evil .venv/bin/git; \
         printf '#!/bin/sh\\necho ran > tool-ran\\n' > .venv/bin/planted-tool; \
         chmod +x .venv/bin/planted-tool; planted-tool; touch made";
-    let script = Script::new().otherwise([Reply::shell(plant), Reply::say("Done.")]);
+    // A login shell sets its own PATH, which Codex sets back only if its snapshot of the shell is ready.
+    let command = json!({"cmd": plant, "login": false});
+    let script =
+        Script::new().otherwise([Reply::call("exec_command", command), Reply::say("Done.")]);
     let stage = RepositoryFixture::new(release, script).await;
     let work = stage.home.work();
     fs::write(work.join(".gitignore"), ".venv\nevil\ntool-ran\n").unwrap();
@@ -108,10 +111,11 @@ async fn git_in_an_active_environment_is_not_run(release: &str) {
     let stderr = run_until_made(&stage, &path).await;
     assert!(environment.join("git").exists(), "{stderr}");
     assert!(!stage.was_attacked(), "{stderr}");
-    // Codex's commands have the user's PATH. In the older release, the login shell of a command
-    // sets its own PATH.
-    let ran = fs::read_to_string(work.join("tool-ran"));
-    assert_eq!(ran.is_ok(), release == testkit::codex::newest(), "{stderr}");
+    // Codex's commands have the user's PATH. In the older release, the snapshot has that of a login
+    // shell.
+    if release == testkit::codex::newest() {
+        assert!(work.join("tool-ran").exists(), "{stderr}");
+    }
 }
 
 async fn bwrap_in_an_active_environment_is_not_run(release: &str) {
