@@ -194,13 +194,10 @@ impl Home {
     /// Every live process that was started with this home's environment.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
-        let mut found = process::processes_with_env(MARKER, self.root.as_os_str());
-        for process in process::processes_with_env("HOME", self.home().as_os_str()) {
-            if found.iter().all(|known| known.pid != process.pid) {
-                found.push(process);
-            }
-        }
-        found
+        process::processes_with_any_env(&[
+            (MARKER, self.root.as_os_str()),
+            ("HOME", self.home().as_os_str()),
+        ])
     }
 
     /// Runs git in the work directory and returns what it printed, trimmed.

@@ -59,7 +59,7 @@ impl Process {
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for process in all() {
+    for process in pids().filter_map(Process::read) {
         children
             .entry(process.parent)
             .or_default()
@@ -177,24 +177,34 @@ pub fn wait_for_pipe_open(pid: u32) -> impl Future<Output = ()> {
 /// Processes of other users can't be seen.
 #[must_use]
 pub fn processes_with_env(key: &str, value: impl AsRef<OsStr>) -> Vec<Process> {
-    let mut wanted = key.as_bytes().to_vec();
-    wanted.push(b'=');
-    wanted.extend_from_slice(value.as_ref().as_bytes());
-    all()
-        .into_iter()
-        .filter(|process| {
-            fs::read(format!("/proc/{}/environ", process.pid))
-                .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|pair| pair == wanted))
+    processes_with_any_env(&[(key, value.as_ref())])
+}
+
+/// The same for several variables, one of which is enough.
+#[must_use]
+pub fn processes_with_any_env(variables: &[(&str, &OsStr)]) -> Vec<Process> {
+    let wanted: Vec<Vec<u8>> = variables
+        .iter()
+        .map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat())
+        .collect();
+    let has_one = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+            environ
+                .split(|&byte| byte == 0)
+                .any(|pair| wanted.iter().any(|wanted| pair == wanted))
         })
+    };
+    pids()
+        .filter(has_one)
+        .filter_map(Process::read)
+        .filter(|process| !process.is_zombie())
         .collect()
 }
 
-fn all() -> Vec<Process> {
+fn pids() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
-        .filter_map(Process::read)
-        .collect()
 }
 
 fn command_line(pid: u32) -> Option<String> {
