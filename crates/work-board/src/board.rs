@@ -38,9 +38,13 @@ const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval between two checks whether a host was killed that is not followed yet.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
-/// The pause after a host was started for waiting app-servers, so that one that always fails is not
-/// restarted in a loop. App-servers wait longer.
-const START_PAUSE: Duration = Duration::from_secs(10);
+/// The pause after a host was started for waiting app-servers. It doubles with each further start, up to
+/// the longest, so that a host that always fails is not restarted in a loop. App-servers wait longer.
+const START_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_START_PAUSE: Duration = Duration::from_secs(10);
+
+/// The time without a start after which the pause is the first one again. A start takes 20 s at most.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 /// The ways to a host.
 pub struct Connections {
@@ -151,16 +155,17 @@ impl WorkBoard {
 
     /// Sessions may have no client that would start the next host.
     async fn replace_killed_hosts(&self) {
+        let mut last_start = None;
         loop {
             let pause = match (self.connections.start_awaited)().await {
                 Ok(false) => {
                     let _ = timeout(LOOK_AFTER, self.hosts.until_one_is_lost()).await;
                     NEXT_HOST_PAUSE
                 }
-                Ok(true) => START_PAUSE,
+                Ok(true) => pause_after_start(&mut last_start),
                 Err(error) => {
                     tracing::warn!("the next host process cannot be started: {error}");
-                    START_PAUSE
+                    pause_after_start(&mut last_start)
                 }
             };
             sleep(pause).await;
@@ -520,9 +525,33 @@ fn decision_of(response: Response) -> Result<Option<Decision>, ActError> {
     }
 }
 
+/// The pause after a host was started, or could not be. `last` has the time of the start before, and the
+/// pause after it.
+fn pause_after_start(last: &mut Option<(Instant, Duration)>) -> Duration {
+    let recent = last.filter(|(at, _)| at.elapsed() < SETTLED_AFTER);
+    let pause = recent.map_or(START_PAUSE, |(_, pause)| {
+        pause.saturating_mul(2).min(LONGEST_START_PAUSE)
+    });
+    *last = Some((Instant::now(), pause));
+    pause
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn host_that_is_killed_twice_is_replaced_soon_and_one_that_always_fails_is_not() {
+        let mut last = None;
+        assert!(pause_after_start(&mut last) < Duration::from_secs(1));
+        let pauses: Vec<_> = (0..8).map(|_| pause_after_start(&mut last)).collect();
+        assert!(pauses.is_sorted());
+        assert_eq!(pauses.last(), Some(&LONGEST_START_PAUSE));
+        advance(SETTLED_AFTER).await;
+        assert_eq!(pause_after_start(&mut last), START_PAUSE);
+    }
 
     #[test]
     fn questions_of_sessions_of_the_page_stay_open_for_a_day() {

@@ -22,8 +22,8 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// The pause before the next host of one that was killed is looked for, and started.
 pub(crate) const NEXT_HOST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the next host of one that was killed is waited for. It takes less than a second, or some
-/// 10 s if the killed one had just been started in place of another.
+/// How long the next host of one that was killed is waited for. It takes less than a second, or longer
+/// if hosts are killed again and again.
 const NEXT_HOST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a session that has just begun is waited for. It takes about 0.1 s.
