@@ -3,11 +3,17 @@
 //! Each environment of a client and each build of the program has a host with files of its own, and
 //! both change: the directory would grow with each login. The lock of a host is held while its
 //! files are removed, so none that is starting loses them.
+//!
+//! A client that is killed leaves its proof if nobody has taken it. A proof belongs to no host, and is
+//! needed for seconds.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use supervise::proof::{self, ProofName};
 
 use crate::endpoint::{GUARD, HostEndpoint, LOCK, LOG, SOCKET};
 
@@ -24,7 +30,7 @@ const BESIDE_LOCK: [&str; 3] = [SOCKET, LOG, OLDER_LOG];
 const ALL: [&str; 4] = [SOCKET, LOG, OLDER_LOG, LOCK];
 
 /// Removes the files of hosts with other keys that do not run, have left no app-server, and were last
-/// changed more than a week ago. Failures are logged.
+/// changed more than a week ago, and proofs of that age. Failures are logged.
 pub fn remove(own: &HostEndpoint, now: SystemTime) {
     let others = match others(own) {
         Ok(others) => others,
@@ -35,6 +41,34 @@ pub fn remove(own: &HostEndpoint, now: SystemTime) {
             let key = other.key();
             tracing::warn!("cannot remove the files of the old host {key}: {error}");
         }
+    }
+    match proofs(own.directory()) {
+        Ok(proofs) => proofs.iter().for_each(|name| {
+            if let Err(error) = remove_old(own.directory(), name, now) {
+                tracing::warn!(
+                    "cannot remove the proof {} of an old client: {error}",
+                    name.as_str()
+                );
+            }
+        }),
+        Err(error) => tracing::warn!("cannot look for proofs of old clients: {error}"),
+    }
+}
+
+fn proofs(directory: &Path) -> io::Result<Vec<ProofName>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        if let Ok(name) = entry?.file_name().into_string() {
+            found.extend(ProofName::try_from(name));
+        }
+    }
+    Ok(found)
+}
+
+fn remove_old(directory: &Path, name: &ProofName, now: SystemTime) -> io::Result<()> {
+    match was_changed(&directory.join(name.as_str()), now)? {
+        true => Ok(()),
+        false => proof::take(directory, name).map(drop),
     }
 }
 
@@ -80,18 +114,23 @@ fn remove_unused(host: &HostEndpoint, now: SystemTime) -> io::Result<()> {
 /// Whether one of these files was changed within [`KEPT`], or in the future.
 fn is_recent(host: &HostEndpoint, ends: &[&str], now: SystemTime) -> io::Result<bool> {
     for end in ends {
-        match fs::symlink_metadata(host.file(end)) {
-            Ok(about) => {
-                let age = now.duration_since(about.modified()?);
-                if !age.is_ok_and(|age| age > KEPT) {
-                    return Ok(true);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if was_changed(&host.file(end), now)? {
+            return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether there is a file that was changed within [`KEPT`], or in the future.
+fn was_changed(path: &Path, now: SystemTime) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(about) => {
+            let age = now.duration_since(about.modified()?);
+            Ok(!age.is_ok_and(|age| age > KEPT))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +139,7 @@ mod tests {
 
     use safe_files::state_file::open_to_append;
     use supervise::private_socket;
+    use supervise::proof::PROOF_BYTES;
     use tempfile::TempDir;
 
     use super::*;
@@ -185,6 +225,18 @@ mod tests {
         assert_eq!(hosts.left(), expected);
         hosts.now += 6 * DAY;
         assert_eq!(hosts.left(), expected);
+        hosts.now += 2 * DAY;
+        assert_eq!(hosts.left(), ["aaaa.lock"]);
+    }
+
+    /// A client that is about to make its request has a new one.
+    #[test]
+    fn only_old_proofs_are_removed() {
+        let mut hosts = Hosts::with(&[]);
+        let proof = ProofName::new([7; PROOF_BYTES]);
+        proof::make(hosts.own.directory(), &proof).unwrap();
+        hosts.now -= 2 * DAY;
+        assert_eq!(hosts.left(), [proof.as_str(), "aaaa.lock"]);
         hosts.now += 2 * DAY;
         assert_eq!(hosts.left(), ["aaaa.lock"]);
     }
