@@ -223,7 +223,7 @@ fn may_have_work(entry: &Entry) -> bool {
     has_turn || !entry.kept_children().is_empty()
 }
 
-/// Continues the sessions without work at once: until then, they look as if their last turns were
+/// Continues the sessions without work at once: until then, their clients wait as if the last turns were
 /// running. The others wait for their clients.
 async fn restore_without_clients(codex: Arc<SharedCodex>) {
     let deadline = Instant::now() + CLIENT_TIMEOUT;
@@ -580,7 +580,7 @@ mod tests {
             let (reader, writer) = split(ours);
             let engine = engine_over(options, reader, writer).await.unwrap();
             let running = engine.codex.backend.running().unwrap();
-            let entry = Entry::restored(kept_session(), running_steps(), running);
+            let entry = Entry::restored(kept_session(), steps_of(&running_session()), running);
             let Ok(AddedSession::New { entry, .. }) = engine.codex.hub.sessions.add(entry) else {
                 panic!("one session");
             };
@@ -615,11 +615,15 @@ mod tests {
         }
     }
 
-    fn running_steps() -> KeptSteps {
+    fn running_session() -> Session {
         let mut session = Session::new(THREAD, TIMEOUTS, now());
         session.prompt(Form::Text, now()).unwrap();
         assert!(session.sending(1));
         let _ = session.accepted(1, TurnId("turn-1".to_owned()), now());
+        session
+    }
+
+    fn steps_of(session: &Session) -> KeptSteps {
         KeptSteps {
             thread: None,
             record: session.record().unwrap(),
@@ -687,6 +691,20 @@ mod tests {
         let waits = || work.entry.earlier_record().is_some();
         work.entry.wait_while(RESTORE_TIMEOUT, waits).await;
         assert!(!waits());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn session_without_a_turn_is_listed_as_idle_before_it_is_restored() {
+        let work = TakenOver::new().await;
+        assert_eq!(work.entry.info().view.state, State::Running);
+        let mut session = running_session();
+        let turn = json!({ "id": "turn-1", "status": "completed", "items": [] });
+        let params = to_raw_value(&json!({ "threadId": THREAD, "turn": turn })).unwrap();
+        let end = ThreadNotification::read("turn/completed", &params).unwrap();
+        let _ = session.on_notification(end.unwrap(), now());
+        let idle = Entry::restored(kept_session(), steps_of(&session), work.entry.server());
+        assert!(idle.earlier_record().is_some());
+        assert_eq!(idle.info().view.state, State::Idle);
     }
 
     #[test]

@@ -100,6 +100,14 @@ impl Entry {
         lock(&self.kept).record.clone()
     }
 
+    /// How many turns the session has had, if an earlier host has left it without a running turn and it
+    /// is not restored yet. Its machine seems to have a turn until then.
+    pub(super) fn turns_before_idle(&self) -> Option<u64> {
+        let kept = lock(&self.kept);
+        let idle = kept.record.as_ref().filter(|record| !record.is_running());
+        idle.map(SessionRecord::turns)
+    }
+
     /// Notes that the session now has all that Codex knows about it.
     pub(crate) fn finish_restoring(&self) {
         lock(&self.kept).record = None;

@@ -411,7 +411,14 @@ impl Entry {
 
     pub(super) fn info(&self) -> SessionInfo {
         let may_repeat = self.repetition() != Repetition::Over;
+        let turns_before_idle = self.turns_before_idle();
         let inner = lock(&self.inner);
+        let mut view = inner.machine.view(now().instant);
+        // Not if a turn has begun since, of this host or of another client of Codex.
+        let was_idle = turns_before_idle == Some(inner.machine.turns()) && view.turn.is_none();
+        if was_idle && view.state == State::Running {
+            view.state = State::Idle;
+        }
         let awaited = inner.machine.awaited_questions();
         let awaited = awaited.filter(|_| may_repeat && inner.machine.state().is_at_work());
         SessionInfo {
@@ -419,7 +426,7 @@ impl Entry {
             thread: self.thread.clone(),
             settings: inner.settings.with(&inner.pending),
             effective: inner.effective.with(&inner.pending),
-            view: inner.machine.view(now().instant),
+            view,
             title: inner.machine.title().map(str::to_owned),
             questions: open_ids(&inner.machine),
             awaited: awaited.cloned().collect(),
