@@ -25,10 +25,20 @@ use crate::streams;
 /// which has up to 32 events.
 pub(crate) const MOST_READERS: u32 = 16;
 
+/// The note of a session whose host was killed.
+const LOST: &str = "its host process was killed; this is how the session was last";
+
 pub(crate) async fn work(State(app): State<Arc<App>>) -> Response {
     // Otherwise a program could not distinguish sessions that continue from sessions that have ended.
     app.board.hosts.until_none_is_lost().await;
-    listing(app.board.work().await)
+    let mut all = app.board.work().await;
+    if all.failure.is_some() {
+        let work = all.work.iter_mut();
+        for lost in work.filter(|one| app.board.hosts.has_lost(&one.id)) {
+            lost.note = Some(LOST.to_owned());
+        }
+    }
+    listing(all)
 }
 
 /// All work. If some may be missing, it is an error, with the work that is known.

@@ -1,7 +1,6 @@
 //! The sessions of all hosts, as the hosts tell them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -56,8 +55,8 @@ impl LiveSession {
 struct KnownHost {
     /// Its sessions, as it told them last.
     sessions: Vec<Arc<LiveSession>>,
-    /// Whether it has gone, and the next one may have its sessions.
-    is_lost: bool,
+    /// When it was found to have gone, if the next one may have its sessions.
+    lost: Option<Instant>,
 }
 
 /// Why something cannot be done with a session.
@@ -178,7 +177,7 @@ impl Hosts {
     fn look_up(&self, id: &str) -> Result<Arc<LiveSession>, ActError> {
         if self.is_any_lost() {
             let known = lock(&self.known);
-            let running = known.values().filter(|host| !host.is_lost);
+            let running = known.values().filter(|host| host.lost.is_none());
             let mut all = running.flat_map(|host| &host.sessions);
             let found = all.find(|one| one.summary.session == id).cloned();
             return found.ok_or_else(|| ConnectError::BetweenHosts.into());
@@ -188,7 +187,15 @@ impl Hosts {
 
     /// Whether a host was killed, and the next one may have its sessions.
     pub(crate) fn is_any_lost(&self) -> bool {
-        lock(&self.known).values().any(|host| host.is_lost)
+        lock(&self.known).values().any(|host| host.lost.is_some())
+    }
+
+    /// Whether the host of a session was killed, and the next one has not told its sessions yet.
+    pub fn has_lost(&self, id: &str) -> bool {
+        let known = lock(&self.known);
+        let lost = known.values().filter(|host| host.lost.is_some());
+        let mut sessions = lost.flat_map(|host| &host.sessions);
+        sessions.any(|one| one.summary.session == id)
     }
 
     /// Completes when a host is lost.
@@ -197,11 +204,24 @@ impl Hosts {
         while !self.is_any_lost() && changes.changed().await.is_ok() {}
     }
 
-    /// Waits until no host is lost, for some seconds.
+    /// Waits for the next host of each that is lost, for some seconds from its loss: a host of another
+    /// environment may have no successor.
     pub async fn until_none_is_lost(&self) {
         let mut changes = self.changes();
-        let waiting = async { while self.is_any_lost() && changes.changed().await.is_ok() {} };
-        let _ = timeout(NEXT_HOST_TIMEOUT, waiting).await;
+        while let Some(until) = self.next_hosts_due() {
+            // At the time limit, there may be another one, of a host that was lost meanwhile.
+            if let Ok(Err(_)) = timeout_at(until, changes.changed()).await {
+                return;
+            }
+        }
+    }
+
+    /// Until when the next hosts are waited for; `None` if there is nothing to wait for.
+    fn next_hosts_due(&self) -> Option<Instant> {
+        let known = lock(&self.known);
+        let lost = known.values().filter_map(|host| host.lost);
+        let due = lost.map(|at| at + NEXT_HOST_TIMEOUT);
+        due.filter(|until| *until > Instant::now()).max()
     }
 
     /// Changes when a session has changed.
@@ -253,7 +273,7 @@ impl Hosts {
     async fn is_lost(&self, endpoint: &HostEndpoint, has_gone: bool) -> bool {
         let was_lost = lock(&self.known)
             .get(endpoint.key())
-            .map(|host| host.is_lost);
+            .map(|host| host.lost.is_some());
         let is_lost = match was_lost {
             // A host that ends by itself removes its socket first. The next one replaces the socket.
             Some(was_lost)
@@ -287,7 +307,7 @@ impl Hosts {
             }
             let told = KnownHost {
                 sessions: live,
-                is_lost: false,
+                lost: None,
             };
             self.set(endpoint.key(), Some(told));
         }
@@ -390,7 +410,8 @@ impl Hosts {
     fn lose(&self, key: &str) {
         let mut known = lock(&self.known);
         let host = known.entry(key.to_owned()).or_default();
-        let was_lost = mem::replace(&mut host.is_lost, true);
+        let was_lost = host.lost.is_some();
+        host.lost.get_or_insert_with(Instant::now);
         drop(known);
         if !was_lost {
             self.revision.send_modify(|revision| *revision += 1);
@@ -534,7 +555,7 @@ mod tests {
         let hosts = Hosts::new(state.path().to_owned());
         let host = KnownHost {
             sessions: vec![Arc::new(known)],
-            is_lost: true,
+            lost: Some(Instant::now()),
         };
         hosts.set(endpoint.key(), Some(host));
         let more = awaiting("sess_1", &["req_1", "req_2"]);
@@ -636,6 +657,7 @@ mod tests {
                 .await
                 .unwrap();
             assert_eq!(hosts.sessions().len(), 1);
+            assert!(hosts.has_lost("sess_1"));
             let host = followed.start(&"1".repeat(32)).await;
             let done = json!(Answer::Session(SessionAnswer::Done)).to_string();
             drop(answer(&host.listener, &"2".repeat(32), &done).await);
@@ -644,7 +666,24 @@ mod tests {
         let (acted, host) = tokio::join!(hosts.act("sess_1", SessionAct::Interrupt), next);
         acted.unwrap();
         assert!(!hosts.is_any_lost());
+        assert!(!hosts.has_lost("sess_1"));
         drop((host, guard));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn host_that_stays_lost_is_waited_for_once() {
+        let hosts = Hosts::new("/nowhere".into());
+        hosts.lose("k");
+        let begun = Instant::now();
+        hosts.until_none_is_lost().await;
+        let waited = begun.elapsed();
+        assert!(waited >= NEXT_HOST_TIMEOUT);
+        hosts.lose("k");
+        hosts.until_none_is_lost().await;
+        hosts.lose("other");
+        let told = async { hosts.set("other", Some(KnownHost::default())) };
+        tokio::join!(hosts.until_none_is_lost(), told);
+        assert_eq!(begun.elapsed(), waited);
     }
 
     #[tokio::test]

@@ -60,7 +60,7 @@ pub struct Work {
     /// The current step, if some runs.
     #[serde(serialize_with = "step")]
     pub step: Option<StepSummary>,
-    /// What a job waits for, or why it has failed.
+    /// What a job waits for, or why it has failed; or that the host of a session was killed.
     pub note: Option<String>,
     /// Whether it is a job that has completed with problems, such as a step that was refused.
     pub has_problems: bool,
