@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use codex_engine::command::{McpServers, Prompt, Settings, StartThread, TurnRef};
@@ -13,7 +13,7 @@ use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId};
 use git_probe::{Bounds, Git, GitError};
 use supervise::exit::Exit;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How long git may take to look up a commit (10 s).
@@ -22,6 +22,9 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most of git's output that is read, in bytes. The longest outputs are the list of settings of
 /// the user and the repository, and the index.
 const GIT_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// How long git may take to find out that there are no changes, in submodules too (10 s).
+const CLEAN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How git begins the record of a submodule in the index.
 const SUBMODULE: &[u8] = b"160000 ";
@@ -240,37 +243,62 @@ impl<'a> Repository<'a> {
     }
 
     /// Whether git finds neither uncommitted changes nor untracked files, which are what Codex
-    /// reviews. `false` if git cannot tell, as with a submodule that is checked out: git would look
-    /// for changes inside of it with the submodule's own settings.
+    /// reviews, here and in the submodules. Each submodule is visited as a repository of its own,
+    /// since git would look into it with the submodule's settings. `false` if git cannot tell:
+    /// then the reviewer has to look.
     async fn is_clean(&self) -> bool {
+        let clean = timeout(CLEAN_TIMEOUT, self.has_no_changes()).await;
+        clean.unwrap_or(false)
+    }
+
+    async fn has_no_changes(&self) -> bool {
+        let Some(mut unvisited) = self.submodules_if_clean().await else {
+            return false;
+        };
+        while let Some(top) = unvisited.pop() {
+            let Ok(submodule) = Repository::around(&top).await else {
+                return false;
+            };
+            // A `.git` that leads to nothing, or a link in the path: this is another repository.
+            if submodule.git.root() != top {
+                return false;
+            }
+            let Some(submodules) = submodule.submodules_if_clean().await else {
+                return false;
+            };
+            unvisited.extend(submodules);
+        }
+        true
+    }
+
+    /// The working trees of the checked-out submodules, if git finds no other changes. `None` if
+    /// git finds some, or cannot tell.
+    async fn submodules_if_clean(&self) -> Option<Vec<PathBuf>> {
         let question = [
             "status",
             "--porcelain",
             "--untracked-files=normal",
             "--ignore-submodules=dirty",
         ];
-        let changes = self.git.output(&question, &[]).await;
-        if !changes.is_ok_and(|changes| changes.is_empty()) {
-            return false;
+        let changes = self.git.output(&question, &[]).await.ok()?;
+        if !changes.is_empty() {
+            return None;
         }
-        let index = self.git.output(&["ls-files", "-z", "--stage"], &[]).await;
-        index.is_ok_and(|index| {
-            let mut records = index.split(|byte| *byte == 0);
-            !records.any(|record| self.is_checked_out(record))
-        })
-    }
-
-    /// Whether a record of the index is that of a submodule with a working tree.
-    fn is_checked_out(&self, record: &[u8]) -> bool {
-        let mut parts = record.splitn(2, |byte| *byte == b'\t');
-        let is_submodule = parts.next().is_some_and(|head| head.starts_with(SUBMODULE));
-        let path = parts.next().map(OsStr::from_bytes);
-        is_submodule
-            && path.is_some_and(|path| {
-                let link = self.git.root().join(path).join(".git");
-                // Git looks into the submodule even if this leads to nothing.
-                link.symlink_metadata().is_ok()
-            })
+        let listed = self.git.output(&["ls-files", "-z", "--stage"], &[]).await;
+        let index = listed.ok()?;
+        let mut checked_out = Vec::new();
+        for path in index.split(|byte| *byte == 0).filter_map(submodule) {
+            // Anybody can write an index. What is not below its repository could be visited for ever.
+            if !is_below_root(path) {
+                return None;
+            }
+            let top = self.git.root().join(path);
+            // Git looks into the submodule even if this leads to nothing.
+            if top.join(".git").symlink_metadata().is_ok() {
+                checked_out.push(top);
+            }
+        }
+        Some(checked_out)
     }
 
     /// Whether git finds no difference between a commit and its first parent, or no file in a
@@ -391,5 +419,36 @@ async fn wait_for_end(
             };
         }
         engine.changed(&turn.session, view.revision).await?;
+    }
+}
+
+/// The path in a record of the index that is that of a submodule.
+fn submodule(record: &[u8]) -> Option<&Path> {
+    let rest = record.strip_prefix(SUBMODULE)?;
+    let start = rest.iter().position(|byte| *byte == b'\t')? + 1;
+    rest.get(start..)
+        .map(|path| Path::new(OsStr::from_bytes(path)))
+}
+
+/// Whether a path of the index leads to something below the root, as all that git writes do.
+fn is_below_root(path: &Path) -> bool {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    let names: PathBuf = path.components().filter(is_name).collect();
+    !path.as_os_str().is_empty() && names.as_os_str() == path.as_os_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn submodule_of_a_forged_index_is_not_looked_for_elsewhere() {
+        for path in ["", ".", "./", "/x", "../x", "a/../x", "a/./b", "a//b", "x/"] {
+            let record = format!("160000 {} 0\t{path}", "0".repeat(40));
+            let path = submodule(record.as_bytes()).unwrap();
+            assert!(!is_below_root(path), "{path:?}");
+        }
+        assert!(is_below_root(Path::new("a/b")));
+        assert_eq!(submodule(b"100644 0 0\tfile"), None);
     }
 }

@@ -313,7 +313,6 @@ async fn review_of_a_clean_repository_or_an_empty_commit_is_refused() {
     }
 }
 
-/// Git does not say whether there are any, as it would look with the settings of the submodule.
 #[tokio::test]
 async fn changes_inside_of_a_submodule_are_reviewed() {
     let script = Script::new().otherwise([answer("No fault.", &[])]);
@@ -323,22 +322,32 @@ async fn changes_inside_of_a_submodule_are_reviewed() {
     let add = [&add[..], &["add", work.to_str().unwrap(), "sub"]].concat();
     stage.home.git(&add);
     stage.home.git(&["commit", "-q", "-m", "sub"]);
+    let before = std::fs::read(stage.file("sub/README.md")).unwrap();
     std::fs::write(stage.file("sub/README.md"), "changed").unwrap();
     let (code, _, stderr) = stage.review(&[]).await;
     assert_eq!(code, Some(0), "{stderr}");
+    std::fs::write(stage.file("sub/README.md"), before).unwrap();
+    std::fs::write(stage.file("sub/new.txt"), "x").unwrap();
+    let (code, _, stderr) = stage.review(&[]).await;
+    assert_eq!(code, Some(0), "{stderr}");
+    std::fs::remove_file(stage.file("sub/new.txt")).unwrap();
     let reviewed = stage.model.requests().len();
 
+    let assert_refused = async || {
+        let (code, shown, stderr) = stage.review(&[]).await;
+        assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
+        assert!(
+            stderr.contains("there is nothing to review in "),
+            "{stderr}"
+        );
+        assert_eq!(stage.model.requests().len(), reviewed);
+    };
+    assert_refused().await;
     // As after a clone without its submodules.
     stage
         .home
         .git(&["submodule", "--quiet", "deinit", "-f", "sub"]);
-    let (code, shown, stderr) = stage.review(&[]).await;
-    assert_eq!((code, shown.as_str()), (Some(3), ""), "{stderr}");
-    assert!(
-        stderr.contains("there is nothing to review in "),
-        "{stderr}"
-    );
-    assert_eq!(stage.model.requests().len(), reviewed);
+    assert_refused().await;
 }
 
 async fn review_over_mcp_returns_comments_and_a_thread(release: &str) {
