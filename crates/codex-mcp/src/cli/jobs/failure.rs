@@ -11,6 +11,7 @@ use job_queue::spec::{BadJobSpec, LONGEST_NAME, MOST_IMAGES};
 use job_queue::store::StoreError;
 use job_queue::thread_ids::ThreadPrefixError;
 use settings::ConfigError;
+use settings::bounds::OutOfBounds;
 
 use crate::cli::exit::COULD_NOT;
 use crate::cli::prompt::PromptError;
@@ -91,6 +92,9 @@ fn in_words(error: &JobsError) -> String {
              `codex-mcp jobs wait {job}`, then submit this again"
         ),
         BadJobSpec::Run(error) => error.at_a_shell(),
+        BadJobSpec::OutOfBounds(OutOfBounds::ApproveAll(by)) => {
+            format!("--approve always lets commands leave the sandbox, which {by} forbids")
+        }
         BadJobSpec::TooManyImages => format!("--image: there may be {MOST_IMAGES} at most"),
         BadJobSpec::Image(error) => format!("--image: {error}"),
         BadJobSpec::Notifier(error) => {

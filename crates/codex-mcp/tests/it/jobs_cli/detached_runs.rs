@@ -181,6 +181,20 @@ async fn retry_beyond_the_bounds_of_the_user_is_refused() {
 }
 
 #[tokio::test]
+async fn refusal_of_automatic_approval_names_the_option() {
+    let stage = JobsFixture::new().await;
+    stage.configure("max_sandbox = \"workspace-write\"");
+    let output = stage.run_detached(&["--approve", "always", "x"]);
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""));
+    let (option, bound) = ("--approve always lets commands", "max_sandbox");
+    let stderr = &output.stderr;
+    assert!(
+        stderr.contains(option) && stderr.contains(bound),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
 async fn detached_run_with_json_prints_what_submit_prints() {
     let stage = JobsFixture::new().await;
     let output = stage.run_detached(&["--json", "x"]);
