@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The name that the page has as a client of the tools.
+pub const PAGE_CLIENT: &str = "codex-mcp page";
+
 /// The caller of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -11,14 +14,26 @@ pub enum Caller {
     /// An MCP client, which writes parameters.
     #[default]
     Client,
+    /// A person at the page, who fills in a form.
+    Page,
 }
 
 impl Caller {
+    /// The caller behind the MCP client of this name.
+    #[must_use]
+    pub fn of_client(name: Option<&str>) -> Self {
+        match name {
+            Some(PAGE_CLIENT) => Self::Page,
+            _ => Self::Client,
+        }
+    }
+
     /// The option for a sandbox in which Codex can change files.
     pub(crate) fn workspace_write(self) -> &'static str {
         match self {
             Self::Shell => "--sandbox workspace-write",
             Self::Client => "`sandbox: \"workspace-write\"`",
+            Self::Page => "the sandbox \"may write in the directory\"",
         }
     }
 
@@ -27,6 +42,8 @@ impl Caller {
         match self {
             Self::Shell => "--worktree",
             Self::Client => "`worktree: true`",
+            // The form has no such field.
+            Self::Page => "`codex-mcp run --worktree`",
         }
     }
 
@@ -35,6 +52,7 @@ impl Caller {
         match self {
             Self::Shell => "--notify",
             Self::Client => "notify:",
+            Self::Page => "the notifier",
         }
     }
 }

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_names_options_at_a_shell_and_parameters_over_mcp() {
+    fn advice_names_the_option_of_each_caller() {
         let error = || {
             let cause = || ReadOnlyCause::Setting("sandbox".to_owned());
             RunError::ReadOnly.with_cause(cause)
@@ -263,6 +263,11 @@ mod tests {
         assert!(
             at_a_shell.ends_with("; use --sandbox workspace-write"),
             "{at_a_shell}"
+        );
+        let on_the_page = error().for_caller(Caller::Page).to_string();
+        assert!(
+            on_the_page.ends_with("; use the sandbox \"may write in the directory\""),
+            "{on_the_page}"
         );
     }
 }

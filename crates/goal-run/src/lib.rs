@@ -53,7 +53,7 @@ pub mod watcher;
 pub mod words;
 pub mod worktree;
 
-pub use caller::Caller;
+pub use caller::{Caller, PAGE_CLIENT};
 pub use drive::{RunContext, RunResult, drive};
 pub use error::{ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;

@@ -8,6 +8,7 @@ use codex_engine::logic::action::Decision;
 use codex_engine::logic::cost::Prices;
 use common::json::merged;
 use common::text::one_line;
+use goal_run::PAGE_CLIENT;
 use host_process::connect::{self, ConnectError, Watch};
 use host_process::logic::handshake::{Answer, Door, SessionAct, SessionAnswer, WatchRequest};
 use job_queue::logic::JobPrefix;
@@ -372,7 +373,7 @@ impl WorkBoard {
         self.begun(&resumed.map_err(tools::about_form)?).await
     }
 
-    /// Starts a run, and returns the ID of its job.
+    /// Starts the run of a form on the page, and returns the ID of its job.
     ///
     /// # Errors
     ///
@@ -384,7 +385,7 @@ impl WorkBoard {
             "sandbox": new.sandbox,
             "exit_criteria": new.criteria,
         });
-        let submitted = self.submit_run(arguments).await;
+        let submitted = self.submit_run_as(PAGE_CLIENT, arguments).await;
         submitted.map_err(tools::about_form)
     }
 
@@ -394,9 +395,13 @@ impl WorkBoard {
     ///
     /// [`ActError`].
     pub async fn submit_run(&self, arguments: Value) -> Result<String, ActError> {
+        self.submit_run_as(tools::CLIENT, arguments).await
+    }
+
+    async fn submit_run_as(&self, client: &str, arguments: Value) -> Result<String, ActError> {
         let arguments = merged(arguments, json!({ "wait_ms": 0 }));
         let connect = &*self.connections.classic;
-        let started = tools::call(connect, None, RUN_TOOL, arguments).await?;
+        let started = tools::call_as(client, connect, None, RUN_TOOL, arguments).await?;
         let id = started.get("job_id").and_then(Value::as_str);
         let id = id.ok_or(ActError::UnexpectedAnswer)?;
         Ok(id.to_owned())

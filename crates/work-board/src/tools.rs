@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use crate::hosts::ActError;
 use crate::link::{CallError, Connect, ConnectOptions, HostLink, taken};
 
+/// The name of this program as a client of the tools.
+pub(crate) const CLIENT: &str = "codex-mcp";
+
 /// The codes of errors by which a tool says that its arguments are wrong.
 const WRONG: [&str; 4] = [
     "INVALID_ARGUMENT",
@@ -59,6 +62,17 @@ pub(crate) async fn call(
     tool: &str,
     arguments: Value,
 ) -> Result<Value, ActError> {
+    call_as(CLIENT, connect, host, tool, arguments).await
+}
+
+/// Calls a tool as the client of this name.
+pub(crate) async fn call_as(
+    client: &str,
+    connect: &Connect,
+    host: Option<HostEndpoint>,
+    tool: &str,
+    arguments: Value,
+) -> Result<Value, ActError> {
     let options = ConnectOptions {
         host,
         ..ConnectOptions::default()
@@ -70,7 +84,7 @@ pub(crate) async fn call(
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
-        "clientInfo": { "name": "codex-mcp", "version": env!("CARGO_PKG_VERSION") },
+        "clientInfo": { "name": client, "version": env!("CARGO_PKG_VERSION") },
     });
     link.call("initialize", params).await.map_err(failed)?;
     let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });

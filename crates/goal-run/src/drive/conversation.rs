@@ -41,7 +41,7 @@ pub(super) enum TurnStart {
 fn read_only_warning(caller: Caller) -> String {
     format!(
         "Codex's sandbox is read-only here, so it can read and answer, and change nothing. If the \
-         task is to change files, add {}",
+         task is to change files, use {}",
         caller.workspace_write()
     )
 }

@@ -178,6 +178,7 @@ fn how_to_continue(caller: Caller) -> &'static str {
         Caller::Shell => {
             "`codex-mcp jobs resume` continues its thread; with --retry a run continues by itself"
         }
+        Caller::Page => "`codex-mcp jobs resume` continues its thread",
         Caller::Client => {
             "codex_run with thread_id continues it; with retry a run continues by itself"
         }

@@ -201,6 +201,7 @@ impl Submitter {
             (Some(asked), _) if is_read_only(asked) => Some(ReadOnlyCause::Setting(match caller {
                 Caller::Shell => "`--sandbox read-only`".to_owned(),
                 Caller::Client => "sandbox of the call".to_owned(),
+                Caller::Page => "the sandbox of the run".to_owned(),
             })),
             (None, Some(set)) if is_read_only(set.value) => {
                 Some(ReadOnlyCause::Setting(format!("sandbox ({})", set.source)))

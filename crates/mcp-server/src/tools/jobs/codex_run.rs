@@ -6,6 +6,7 @@ use std::time::Duration;
 use codex_config::profile::ProfileName;
 use codex_engine::EngineError;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::Caller;
 use goal_run::logic::criteria::Criteria;
 use goal_run::logic::machine::{
     BadLimits, Limits, MAX_TURNS, RawLimits, STALL_AFTER, TOTAL_LIMIT, TURN_LIMIT, milliseconds,
@@ -249,6 +250,7 @@ impl Arguments {
         run.notify = self.notify.unwrap_or_default();
         let retry = self.retry.map_or(0, |Count(count)| count);
         Ok(RunJobSpec {
+            caller: Caller::of_client(client.as_deref()),
             client,
             task_name: self.task_name,
             retry: u32::try_from(retry).unwrap_or(u32::MAX),

@@ -528,13 +528,13 @@ async fn missing_requirements_are_reported_before_the_first_turn() {
 
 /// Without a terminal nobody can be asked, and no criterion needs write access.
 #[tokio::test]
-async fn read_only_run_names_the_flag_to_add() {
+async fn read_only_run_names_the_flag_to_use() {
     let script = Script::new().otherwise([Reply::shell("ls"), Reply::say("Looked.")]);
     let stage = CodexFixture::new(testkit::codex::newest(), script).await;
     let child = stage.run_command(&["--json", "x"]).spawn().unwrap();
     let ran = stage.finish_run(child).await;
     ran.assert_done(&["initial"]);
-    let warning = ran.stderr.find("add --sandbox workspace-write");
+    let warning = ran.stderr.find("use --sandbox workspace-write");
     let turn = ran.stderr.find("turn 1 of 10");
     assert!(warning.is_some() && warning < turn, "{}", ran.stderr);
 }

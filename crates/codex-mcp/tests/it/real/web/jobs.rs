@@ -225,6 +225,26 @@ async fn run_is_started_on_the_page_and_its_criteria_are_a_check_list() {
     web.finish().await;
 }
 
+#[tokio::test]
+async fn read_only_run_of_the_page_names_the_field_of_its_form() {
+    let web = WebFixture::new(testkit::codex::newest(), Script::new()).await;
+    let directory = web.stage.home.work();
+    let fields = [
+        ("task", "t"),
+        ("directory", directory.to_str().unwrap()),
+        ("sandbox", "read-only"),
+        ("commits", "1"),
+    ];
+    let started = web.post("/runs", &fields).await;
+    assert_eq!(started.status, 200, "{started:?}");
+    let address = started.json()["address"].as_str().unwrap().to_owned();
+    let shown = web.job_in(&address, "failed").await;
+    let why = shown["job"]["error"].as_str().unwrap();
+    let advice = "use the sandbox \"may write in the directory\"";
+    assert!(why.contains(advice), "{why}");
+    web.finish().await;
+}
+
 async fn start_run(web: &WebFixture) -> Response {
     let directory = web.stage.home.work();
     let fields = [
