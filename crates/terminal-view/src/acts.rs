@@ -95,7 +95,7 @@ pub(crate) async fn act(
         }
         Effect::Retry(from) => {
             let job = from.id.parse().map_err(|_| NotDone::NoJob)?;
-            let Resubmitted { job, warning } = board.retry(job).await?;
+            let Resubmitted { job, warning } = board.retry(job, Door::Terminal).await?;
             begun(from, job.as_str().to_owned(), warning)
         }
     };

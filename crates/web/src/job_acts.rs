@@ -7,6 +7,7 @@ use axum::extract::{Form, Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use codex_engine::logic::action::DecidedBy;
+use host_process::logic::handshake::Door;
 use job_queue::logic::{JobId, JobState};
 use job_queue::service::NewAnswer;
 use serde_json::{Map, Value, json};
@@ -103,7 +104,7 @@ pub(crate) async fn retry(
 ) -> Response {
     let done = async {
         let job = id.parse().map_err(|_| NO_JOB)?;
-        let Resubmitted { job, warning } = app.board.retry(job).await?;
+        let Resubmitted { job, warning } = app.board.retry(job, Door::Page).await?;
         Ok(match warning {
             Some(warning) => FormResponse::elsewhere(
                 format!("/jobs/{job}"),

@@ -407,13 +407,13 @@ impl WorkBoard {
         Ok(id.to_owned())
     }
 
-    /// Submits a job that has ended once more.
+    /// Submits a job that has ended once more, for a person at this door.
     ///
     /// # Errors
     ///
     /// [`ActError::Refused`] with the reason.
-    pub async fn retry(&self, job: JobPrefix) -> Result<Resubmitted, RetryError> {
-        self.program.retry(job).await
+    pub async fn retry(&self, job: JobPrefix, door: Door) -> Result<Resubmitted, RetryError> {
+        self.program.retry(job, door).await
     }
 
     /// The command that logs Codex in, if it has no login, without which new jobs fail.

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use common::timestamp;
 use futures::future::BoxFuture;
+use host_process::logic::handshake::Door;
 use job_queue::logic::{JobId, JobPrefix};
 use serde::Serialize;
 
@@ -38,8 +39,12 @@ pub trait Program: Send + Sync {
     /// Why they cannot be read, for a person.
     fn threads(&self) -> Result<Vec<ThreadRecord>, String>;
 
-    /// Submits a job or run that has ended once more.
-    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<Resubmitted, RetryError>>;
+    /// Submits a job or run that has ended once more, for a person at this door.
+    fn retry(
+        &self,
+        job: JobPrefix,
+        door: Door,
+    ) -> BoxFuture<'static, Result<Resubmitted, RetryError>>;
 
     /// The command that logs Codex in, if it has no login, without which new jobs fail.
     fn missing_login(&self) -> BoxFuture<'static, Option<String>>;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use agent_team::Member;
 use agent_team::logic::registry::Entry;
 use futures::future::BoxFuture;
+use goal_run::Caller;
 use host_process::endpoint::HostRemains;
+use host_process::logic::handshake::Door;
 use job_queue::logic::JobPrefix;
 use job_queue::service::JobsError;
 use settings::{Config, Flags, PartialConfig};
@@ -101,11 +103,20 @@ impl Program for Configured {
         Ok(entries.into_iter().map(record).collect())
     }
 
-    fn retry(&self, job: JobPrefix) -> BoxFuture<'static, Result<Resubmitted, RetryError>> {
+    fn retry(
+        &self,
+        job: JobPrefix,
+        door: Door,
+    ) -> BoxFuture<'static, Result<Resubmitted, RetryError>> {
+        let caller = match door {
+            Door::Terminal => Caller::Shell,
+            Door::Page => Caller::Page,
+        };
         Box::pin(async move {
             let config = settings::load(Flags::default());
             let config = config.map_err(|error| RetryError::Failed(error.to_string()))?;
-            jobs::retry(config, &job).await.map_err(retry_error)
+            let again = jobs::retry(config, &job, caller).await;
+            again.map_err(retry_error)
         })
     }
 

@@ -9,6 +9,7 @@ use codex_config::profile::ProfileName;
 use codex_engine::tool_timeout::LimitOrigin;
 use codex_protocol::codex::ThreadId;
 use common::secrets::MASK;
+use goal_run::Caller;
 use goal_run::logic::notifier::Notifier;
 use job_queue::call_settings::{Approval, CallSettings};
 use job_queue::logic::JobPrefix;
@@ -102,7 +103,7 @@ impl RetryArgs {
         let jobs = super::service(&config);
         let job = find::job(&jobs, &self.job).await?;
         let config = config_of(&job, config);
-        let mut again = Again::of(&job, &config)?;
+        let mut again = Again::of(&job, &config, Caller::Shell)?;
         warn_of_left_out(again.take_unusable(&jobs).await?);
         match again {
             Again::Job(spec) => self.submit_options.submit_job(&config, spec).await,
@@ -118,7 +119,7 @@ enum Again {
 }
 
 impl Again {
-    fn of(job: &Job, config: &Config) -> Result<Self, Failure> {
+    fn of(job: &Job, config: &Config, caller: Caller) -> Result<Self, Failure> {
         if job.origin == Origin::Unproven {
             return Err(not_ours(job, "tried again"));
         }
@@ -129,7 +130,7 @@ impl Again {
             let kept = kept.map_err(|error| unreadable("run", &error))?;
             let spec = RunJobSpec {
                 run: kept.spec,
-                caller: kept.caller,
+                caller,
                 client: None,
                 task_name,
                 retry: job.request.retry,
@@ -154,11 +155,15 @@ impl Again {
 }
 
 /// Submits a job once more.
-pub(in crate::cli) async fn retry(config: Config, job: &JobPrefix) -> Result<Resubmitted, Failure> {
+pub(in crate::cli) async fn retry(
+    config: Config,
+    job: &JobPrefix,
+    caller: Caller,
+) -> Result<Resubmitted, Failure> {
     let job = find::job(&super::service(&config), job).await?;
     let config = config_of(&job, config);
     let jobs = super::service(&config);
-    let mut again = Again::of(&job, &config)?;
+    let mut again = Again::of(&job, &config, caller)?;
     let warning = again.take_unusable(&jobs).await?;
     let submitted = match again {
         Again::Job(spec) => jobs.submit(spec).await?,

@@ -3,6 +3,7 @@
 use std::fs;
 
 use codex_protocol::codex::ApprovalPolicy;
+use goal_run::Caller;
 use goal_run::logic::machine::Limits;
 use goal_run::logic::snapshot::Preexisting;
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
@@ -178,6 +179,20 @@ async fn retry_beyond_the_bounds_of_the_user_is_refused() {
     let output = stage.run(&["retry", id]);
     assert_eq!((output.code, output.stdout.as_str()), (3, ""));
     assert!(output.stderr.contains("max_sandbox"), "{}", output.stderr);
+}
+
+#[tokio::test]
+async fn run_of_a_client_that_is_retried_at_a_shell_has_the_words_of_the_shell() {
+    let stage = JobsFixture::new().await;
+    let mut request = stage.detached(&["x"]).await.request;
+    request.run.as_mut().unwrap()["caller"] = json!("client");
+    let id = stage.submit(request).await;
+    stage.stdout_of(&["cancel", id.as_str()]);
+    let retried = stage.stdout_of(&["retry", id.as_str()]);
+    let retried = retried.trim_end().parse().unwrap();
+    let retried = stage.store.get(&retried).await.unwrap().unwrap();
+    let stored = StoredRun::of(&retried.request).unwrap().unwrap();
+    assert_eq!(stored.caller, Caller::Shell);
 }
 
 #[tokio::test]
