@@ -50,8 +50,8 @@ pub(crate) async fn bound(
         .unwrap_or(u32::MAX)
         .min(UNITS_OF_ONE);
     let caller = response.extensions().get::<Caller>().cloned();
-    // Callers without a credential get only refusals, the sign-in form, and our script and style
-    // sheet.
+    // Callers without a credential get only refusals, the sign-in form, and our scripts and
+    // style sheet.
     let Some(caller) = caller.filter(|_| units > 0) else {
         return response;
     };

@@ -27,7 +27,7 @@ use crate::budget::{self, Budget};
 use crate::feed::Feeds;
 use crate::lists::Lists;
 use crate::logic::authority::Authorities;
-use crate::page::layout::{endpoint_mark, script, style};
+use crate::page::layout::{self, endpoint_mark};
 use crate::refusal::Refusal;
 use crate::server::Listener;
 use crate::slots::SlotPool;
@@ -46,7 +46,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a reason for a refusal is read, in bytes.
 const LONGEST_REASON: usize = 4096;
 
-/// Allows only our own script and style sheet. No frames, and nothing from other origins.
+/// Allows only our own scripts and style sheet. No frames, and nothing from other origins.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; \
      base-uri 'none'";
@@ -124,11 +124,15 @@ fn routes(app: Arc<App>) -> Router {
         .route("/login", get(pages::sign_in_form).post(pages::sign_in))
         .route("/logout", post(pages::sign_out))
         .route(
-            &script(),
+            &layout::asset("page.js"),
             get(|| asset("text/javascript", include_str!("assets/page.js"))),
         )
         .route(
-            &style(),
+            &layout::asset("connection.js"),
+            get(|| asset("text/javascript", include_str!("assets/connection.js"))),
+        )
+        .route(
+            &layout::asset("page.css"),
             get(|| asset("text/css", include_str!("assets/page.css"))),
         );
     let all = in_bounds(unknown, LONGEST_LOGIN)

@@ -9,18 +9,13 @@ use maud::{DOCTYPE, Markup, html};
 use crate::logic::access::Scope;
 use crate::start;
 
-/// The address of the page's script. It is new at each start: while no endpoint ran, another user
-/// may have had the port, and a browser may keep what it was sent there for an address of ours.
-pub(crate) fn script() -> String {
-    asset("page.js")
-}
+/// The scripts of the page, in the order in which they run: the second one uses the first.
+const SCRIPTS: [&str; 2] = ["page.js", "connection.js"];
 
-/// The address of the style sheet, which is new at each start too.
-pub(crate) fn style() -> String {
-    asset("page.css")
-}
-
-fn asset(name: &str) -> String {
+/// The address of a script or the style sheet. It is new at each start: while no endpoint ran,
+/// another user may have had the port, and a browser may keep what it was sent there for an address
+/// of ours.
+pub(crate) fn asset(name: &str) -> String {
     format!("/assets/{}/{name}", start::mark("assets"))
 }
 
@@ -55,8 +50,8 @@ fn whole(title: &str, events: Option<&str>, links: &Markup, body: &Markup) -> Ma
                 meta name="color-scheme" content="light dark";
                 title { (visible_line(title)) " · codex-mcp" }
                 link rel="icon" href="data:,";
-                link rel="stylesheet" href=(style());
-                script src=(script()) defer {}
+                link rel="stylesheet" href=(asset("page.css"));
+                @for name in SCRIPTS { script src=(asset(name)) defer {} }
             }
             body data-events=[events] data-endpoint=[events.map(|_| endpoint_mark())] {
                 a.skip href="#main" { "Skip to the contents" }
@@ -65,7 +60,7 @@ fn whole(title: &str, events: Option<&str>, links: &Markup, body: &Markup) -> Ma
                         a.home href="/" { "codex-mcp" }
                         (links)
                     }
-                    // The script reports lost connections and failures here.
+                    // The scripts report lost connections and failures here.
                     p #status role="status" {}
                 }
                 main #main tabindex="-1" { (body) }
@@ -144,9 +139,8 @@ mod tests {
         assert!(viewed.contains(&endpoint_mark()), "{viewed}");
         let open = open_page("Sign in", &body).into_string();
         assert!(!open.contains(&endpoint_mark()), "{open}");
-        assert!(
-            open.contains(&script()) && open.contains(&style()),
-            "{open}"
-        );
+        for name in SCRIPTS.into_iter().chain(["page.css"]) {
+            assert!(open.contains(&asset(name)), "{open}");
+        }
     }
 }
