@@ -80,9 +80,16 @@ function isAtEnd() {
 }
 
 // Messages that are not shown yet: while a button of the mouse is down, or a finger, a click on what is
-// replaced would be lost.
+// replaced would be lost, and a list of options that is open would close.
 const waiting = [];
 let isPressed = false;
+
+// Selects a field whose list of options is open; empty if the browser cannot tell.
+const OPEN = CSS.supports("selector(select:open)") ? "select:open" : "";
+
+function isChoosing() {
+  return OPEN !== "" && document.querySelector(OPEN) !== null;
+}
 
 function take(message) {
   waiting.push(message);
@@ -90,7 +97,7 @@ function take(message) {
 }
 
 function showWaiting() {
-  while (!isPressed && waiting.length) show(waiting.shift());
+  while (!isPressed && !isChoosing() && waiting.length) show(waiting.shift());
   count();
 }
 
@@ -151,4 +158,8 @@ function tick() {
 }
 
 count();
-setInterval(tick, 1000);
+setInterval(() => {
+  tick();
+  // A list of options may close without an event.
+  showWaiting();
+}, 1000);

@@ -518,6 +518,27 @@ async fn click_is_not_lost_when_the_list_changes_in_between() {
     web.finish().await;
 }
 
+/// A script cannot open the list as a person at the keyboard does, so the answer of the browser is
+/// replaced.
+#[tokio::test]
+async fn list_of_options_stays_open_when_the_page_changes() {
+    let web = WebFixture::new(testkit::codex::newest(), asking()).await;
+    let driver = Driver::start().await;
+    let browser = driver.browser(DESK, "light").await;
+    sign_in(&web, &browser).await;
+    let script = "const before = isChoosing(); \
+        window.chooses = true; \
+        window.isChoosing = () => window.chooses; \
+        take({ append: 'status', text: 'later' }); \
+        return [OPEN, before, document.getElementById('status').textContent.includes('later')]";
+    let shown = browser.run(script, json!([])).await;
+    assert_eq!(shown, json!(["select:open", false, false]));
+    browser.run("window.chooses = false", json!([])).await;
+    browser.wait_for_text("#status", "later").await;
+    browser.finish().await;
+    web.finish().await;
+}
+
 /// Whoever writes is not disturbed by the steps of other sessions.
 #[tokio::test]
 async fn caret_stays_when_the_list_changes() {
