@@ -82,7 +82,11 @@ impl AttachFixture {
     async fn finish(self) {
         assert!(self.client.client.finish().await.success());
         self.stage.stop_hosts().await;
-        assert_eq!(self.stage.home.processes(), []);
+        // What ran in a terminal ends a moment after its tmux.
+        wait_for("all processes are gone", async || {
+            self.stage.home.processes().is_empty().then_some(())
+        })
+        .await;
     }
 }
 
