@@ -98,7 +98,7 @@ impl Notifier {
         match self {
             Self::Webhook(address) => format!("webhook:{}", address.secret()),
             Self::Ntfy(address) => format!("ntfy:{}", address.secret()),
-            other => other.to_string(),
+            Self::Mail(_) | Self::Irc(_) | Self::Desktop | Self::Command(_) => self.to_string(),
         }
     }
 }

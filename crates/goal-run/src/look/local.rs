@@ -67,15 +67,16 @@ impl LocalState {
     /// The differences from `before` in words; `None` if there are none. Parts that could not
     /// be read before are not compared.
     pub(crate) fn difference(&self, before: &Self) -> Option<String> {
-        if before.refs.is_some() && before.refs != self.refs {
+        let Self { tree, refs, files } = self;
+        if before.refs.is_some() && before.refs != *refs {
             return Some("what is checked out, or a branch that was asked for".to_owned());
         }
-        let tree = before.tree.as_ref().map(|tree| match &self.tree {
-            Some(now) => different(&tree.dirty, &now.dirty),
+        let tree = before.tree.as_ref().map(|before| match tree {
+            Some(now) => different(&before.dirty, &now.dirty),
             None => vec!["the working tree, which cannot be read".to_owned()],
         });
-        let files = before.files.as_ref().map(|files| match &self.files {
-            Some(now) => different(files, now),
+        let files = before.files.as_ref().map(|before| match files {
+            Some(now) => different(before, now),
             None => vec!["the files that were asked for, which cannot be read".to_owned()],
         });
         let names: BTreeSet<String> = tree.into_iter().chain(files).flatten().collect();

@@ -42,8 +42,7 @@ impl Bounds {
                 what,
                 by: self.commands_bound(),
             };
-            let is_command = |one: &Criterion| matches!(one, Criterion::Command(_));
-            if criteria.iter().any(is_command) {
+            if criteria.iter().any(Criterion::runs_program) {
                 return Err(refused("the criterion command"));
             }
             if let Some(name) = notify.iter().find_map(Notifier::bounded_name) {

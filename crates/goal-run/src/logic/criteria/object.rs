@@ -124,30 +124,42 @@ impl TryFrom<CriteriaObject> for Criteria {
     type Error = BadObject;
 
     fn try_from(object: CriteriaObject) -> Result<Self, BadObject> {
+        let CriteriaObject {
+            files,
+            commits,
+            branch,
+            pushed,
+            pr,
+            issue_comment,
+            clean,
+            command,
+            review,
+            diff_within,
+        } = object;
         let mut criteria = Vec::new();
         for (key, values) in [
-            ("files", &object.files),
-            ("commits", &object.commits),
-            ("branch", &object.branch),
-            ("issue_comment", &object.issue_comment),
-            ("command", &object.command),
+            ("files", files),
+            ("commits", commits),
+            ("branch", branch),
+            ("issue_comment", issue_comment),
+            ("command", command),
         ] {
             for text in values.texts() {
                 let criterion = format!("{key}={text}").parse();
                 criteria.push(criterion.map_err(|why| BadObject::Value { key, why })?);
             }
         }
-        let within = object.diff_within.texts();
+        let within = diff_within.texts();
         if !within.is_empty() {
             let key = "diff_within";
             let criterion = format!("{key}={}", within.join(",")).parse();
             criteria.push(criterion.map_err(|why| BadObject::Value { key, why })?);
         }
         for (is_on, criterion) in [
-            (object.pushed, Criterion::Pushed),
-            (object.pr, Criterion::PullRequest),
-            (object.clean, Criterion::Clean),
-            (object.review, Criterion::Review),
+            (pushed, Criterion::Pushed),
+            (pr, Criterion::PullRequest),
+            (clean, Criterion::Clean),
+            (review, Criterion::Review),
         ] {
             criteria.extend(is_on.then_some(criterion));
         }

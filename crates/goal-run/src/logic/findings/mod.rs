@@ -160,11 +160,17 @@ impl Verdict {
             let Subject::Criterion(criterion) = &judged.subject else {
                 return false;
             };
-            matches!(judged.finding, Finding::NotYet { .. })
-                && matches!(
-                    criterion,
-                    Criterion::Clean | Criterion::Command(_) | Criterion::DiffWithin(_)
-                )
+            let is_of_changes = match criterion {
+                Criterion::Clean | Criterion::Command(_) | Criterion::DiffWithin(_) => true,
+                Criterion::Files(_)
+                | Criterion::Commits { .. }
+                | Criterion::Branch(_)
+                | Criterion::Pushed
+                | Criterion::PullRequest
+                | Criterion::IssueComment(_)
+                | Criterion::Review => false,
+            };
+            is_of_changes && matches!(judged.finding, Finding::NotYet { .. })
         })
     }
 
