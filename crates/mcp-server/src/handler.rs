@@ -256,7 +256,7 @@ impl ServerHandler for Server {
         let tool = tools::named(&self.tools(), &call.name)?;
         let _counted = tool.prompts().then(|| self.calls.begin());
         let answered = match &call.request_state {
-            Some(state) if tool.waits() => {
+            Some(state) if tool.returns_questions() => {
                 let answers = call.input_responses.unwrap_or_default();
                 let arguments = call.arguments.unwrap_or_default();
                 let wait = tools::wait_of(&arguments);

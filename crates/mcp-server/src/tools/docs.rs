@@ -18,13 +18,13 @@ enum Availability {
 
 fn every() -> Vec<(ToolName, Availability)> {
     let common = |name: &ToolName| CLASSIC.contains(name) && SESSIONS.contains(name);
-    let of_api = |all: [ToolName; 6], api| {
-        let own = all.into_iter().filter(move |name| !common(name));
+    let of_api = |all: &'static [ToolName], api| {
+        let own = all.iter().copied().filter(move |name| !common(name));
         own.map(move |name| (name, Availability::WithApi(api)))
     };
     let classic = of_api(CLASSIC, "classic");
     let sessions = of_api(SESSIONS, "sessions");
-    let of_both = CLASSIC.into_iter().filter(common);
+    let of_both = CLASSIC.iter().copied().filter(common);
     let threads = ToolName::Team(TeamTool::Threads);
     let always = of_both
         .chain(JobTool::ALL.map(ToolName::Job))

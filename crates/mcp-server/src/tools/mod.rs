@@ -54,6 +54,19 @@ pub enum ToolName {
     Team(TeamTool),
 }
 
+/// What a tool has to do with turns of Codex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UseOfTurns {
+    /// A call prompts Codex, and may return the turn's questions.
+    Asks,
+    /// A call prompts Codex.
+    Prompts,
+    /// A result may show the questions of a turn.
+    ShowsQuestions,
+    /// None of these.
+    Other,
+}
+
 /// The tools whose calls are [repeated](crate::repeated_call): those that wait for a turn.
 pub const REPEATED: [&str; 3] = [
     classic::codex::NAME,
@@ -72,7 +85,7 @@ pub fn lost_call(is_lasting: bool) -> ToolError {
 }
 
 /// The tools of `--api classic`. A tool that is in neither list is not served.
-const CLASSIC: [ToolName; 6] = [
+const CLASSIC: &[ToolName] = &[
     ToolName::Codex,
     ToolName::CodexReply,
     ToolName::Session,
@@ -81,7 +94,7 @@ const CLASSIC: [ToolName; 6] = [
     ToolName::Status,
 ];
 /// The tools of `--api sessions`.
-const SESSIONS: [ToolName; 6] = [
+const SESSIONS: &[ToolName] = &[
     ToolName::StartSession,
     ToolName::ReplyToSession,
     ToolName::Session,
@@ -99,7 +112,7 @@ pub(super) fn names(api: Api, groups: &Groups, mail_client: Option<&MailClient>)
     let of_jobs = JobTool::ALL.map(ToolName::Job);
     let of_team = TeamTool::all(mail_client).into_iter().map(ToolName::Team);
     let of_both = of_jobs.into_iter().chain(of_team);
-    let all = of_api.into_iter().chain(of_both);
+    let all = of_api.iter().copied().chain(of_both);
     all.filter(|name| name.is_in(groups)).collect()
 }
 
@@ -194,14 +207,30 @@ impl ToolName {
         of_tool.iter().any(|group| groups.has(*group))
     }
 
-    /// Whether the tool waits for a turn, and so may return a question.
-    pub(super) fn waits(self) -> bool {
-        matches!(self, Self::Codex | Self::CodexReply)
+    fn use_of_turns(self) -> UseOfTurns {
+        match self {
+            Self::Codex | Self::CodexReply => UseOfTurns::Asks,
+            Self::StartSession | Self::ReplyToSession | Self::Review => UseOfTurns::Prompts,
+            Self::Check => UseOfTurns::ShowsQuestions,
+            Self::Session | Self::Status | Self::Job(_) | Self::Team(_) => UseOfTurns::Other,
+        }
+    }
+
+    /// Whether a call may return questions of Codex, and is then repeated with the answers.
+    pub(super) fn returns_questions(self) -> bool {
+        self.use_of_turns() == UseOfTurns::Asks
     }
 
     /// Whether results of the tool may hold questions that the card of an MCP App can answer.
     pub(super) fn has_card(self) -> bool {
-        self.waits() || self == Self::Check
+        let uses = self.use_of_turns();
+        matches!(uses, UseOfTurns::Asks | UseOfTurns::ShowsQuestions)
+    }
+
+    /// Whether the tool prompts Codex.
+    pub(super) fn prompts(self) -> bool {
+        let uses = self.use_of_turns();
+        matches!(uses, UseOfTurns::Asks | UseOfTurns::Prompts)
     }
 
     /// Whether a call of the tool may be answered by a task.
@@ -209,39 +238,39 @@ impl ToolName {
         match self {
             Self::Codex | Self::CodexReply | Self::Review => turns_have,
             Self::Job(tool) => tool.has_tasks(),
-            _ => false,
+            Self::StartSession
+            | Self::ReplyToSession
+            | Self::Session
+            | Self::Check
+            | Self::Status
+            | Self::Team(_) => false,
         }
     }
 
     /// Whether the results of the tool carry warnings: `codex_status` lists all of them anyway, and
     /// mail has a format of its own.
     pub(super) fn carries_warnings(self) -> bool {
-        !matches!(self, Self::Status | Self::Team(_))
-    }
-
-    /// Whether the tool prompts Codex.
-    pub(super) fn prompts(self) -> bool {
-        self.waits()
-            || matches!(
-                self,
-                Self::StartSession | Self::ReplyToSession | Self::Review
-            )
-    }
-
-    /// Whether the tool is one of the npm package.
-    fn is_of_sessions(self) -> bool {
-        matches!(
-            self,
-            Self::StartSession | Self::ReplyToSession | Self::Session | Self::Check
-        )
+        match self {
+            Self::Status | Self::Team(_) => false,
+            Self::Codex
+            | Self::CodexReply
+            | Self::StartSession
+            | Self::ReplyToSession
+            | Self::Session
+            | Self::Check
+            | Self::Review
+            | Self::Job(_) => true,
+        }
     }
 
     /// An error in the form that the tool's clients know.
     pub(super) fn refusal(self, error: ToolError) -> CallToolResult {
         match self {
             Self::Status | Self::Job(_) | Self::Team(_) => error.into_plain_result(),
-            _ if self.is_of_sessions() => error.into_sessions_result(),
-            _ => error.into_result(),
+            Self::StartSession | Self::ReplyToSession | Self::Session | Self::Check => {
+                error.into_sessions_result()
+            }
+            Self::Codex | Self::CodexReply | Self::Review => error.into_result(),
         }
     }
 }
@@ -274,7 +303,8 @@ mod tests {
         let jobs = JobTool::ALL.map(ToolName::Job);
         let mail = team::MailTool::ALL.map(|mail| ToolName::Team(TeamTool::Mail(mail)));
         let threads = [ToolName::Team(TeamTool::Threads)];
-        let all = CLASSIC.into_iter().chain(SESSIONS).chain(jobs);
+        let of_apis = CLASSIC.iter().chain(SESSIONS).copied();
+        let all = of_apis.chain(jobs);
         all.chain(threads).chain(mail).collect()
     }
 
@@ -341,7 +371,7 @@ mod tests {
         for (api, of_api) in [(Api::Classic, CLASSIC), (Api::Sessions, SESSIONS)] {
             let others = every().into_iter();
             let others = others.filter(|name| matches!(name, ToolName::Job(_) | ToolName::Team(_)));
-            let all: Vec<ToolName> = of_api.into_iter().chain(others).collect();
+            let all: Vec<ToolName> = of_api.iter().copied().chain(others).collect();
             let whole = length(all.clone());
             assert!(whole <= LIMIT, "{api:?}: {whole} bytes");
             for group in Group::value_variants() {

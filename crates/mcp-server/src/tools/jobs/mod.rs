@@ -140,12 +140,18 @@ impl JobTool {
 
     /// Whether a call may be answered by a task.
     pub(crate) fn has_tasks(self) -> bool {
-        matches!(self, Self::Codex | Self::Run)
+        match self {
+            Self::Codex | Self::Run => true,
+            Self::Status | Self::Jobs | Self::Cancel | Self::Respond => false,
+        }
     }
 
     /// Whether the call changes something, and so has to be completed even if its caller has gone.
     pub(crate) fn acts(self) -> bool {
-        matches!(self, Self::Codex | Self::Cancel | Self::Respond | Self::Run)
+        match self {
+            Self::Codex | Self::Cancel | Self::Respond | Self::Run => true,
+            Self::Status | Self::Jobs => false,
+        }
     }
 }
 
