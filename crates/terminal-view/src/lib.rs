@@ -9,7 +9,9 @@
 //!
 //! - [`run`] takes the terminal, and gives it back as it was; [`reset_modes`] makes it usable where
 //!   `run` is blocked by it.
-//! - `logic` decides what a key does; `view` draws; `acts` does it.
+//! - `shell` is the loop. It takes keys, news of the work and results in the order in which they
+//!   come. `logic` decides without I/O what each changes, and what is to be done; `acts` does it
+//!   meanwhile; `view` draws, at most every 40 ms and at least once a second.
 //!
 //! ```
 //! assert_eq!(terminal_view::columns("漢字"), 4);

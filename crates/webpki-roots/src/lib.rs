@@ -5,6 +5,16 @@
 //! certificate of a public CA may impersonate a server that has its own CA. The workspace therefore
 //! patches that crate with this one, and `job-queue` passes the CAs of the system where they are
 //! wanted.
+//!
+//! ```text
+//!  sslrootcert ───────────────────────────────┐
+//!  webpki_roots (this crate): none ───────────┼─► sqlx ─► rustls: is it the server?
+//!  the system's CAs, where job-queue asks ────┘
+//! ```
+//!
+//! ```
+//! assert!(webpki_roots::TLS_SERVER_ROOTS.is_empty());
+//! ```
 
 use rustls_pki_types::TrustAnchor;
 
