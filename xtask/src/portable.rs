@@ -5,11 +5,11 @@
 //! the usual build has put them. What is linked goes to a directory of its own: among it is the
 //! executable with the verb `guard`, which the tests of the usual build use meanwhile.
 //!
-//! Source: The Cargo Book 1.95, "Configuration" (`build.rustc-workspace-wrapper`, `build.build-dir`).
+//! Source: The Cargo Book 1.95, "Configuration" (`build.build-dir`).
 
 use std::path::Path;
 
-use crate::tool::Tool;
+use crate::tool::{CRATE_COMPILER, Tool};
 use crate::workspace::Workspace;
 
 /// The crates that start processes and depend on the system, without those that take long to build.
@@ -21,7 +21,7 @@ pub(crate) fn tests(workspace: &Workspace) -> Tool {
     let wrapper = workspace.root().join("xtask/portable-rustc.sh");
     Tool::cargo(["test"])
         .args(CRATES.into_iter().flat_map(|name| ["--package", name]))
-        .env("RUSTC_WORKSPACE_WRAPPER", path(&wrapper))
+        .env(CRATE_COMPILER, path(&wrapper))
         .env("CARGO_BUILD_BUILD_DIR", path(workspace.target()))
         .env(
             "CARGO_TARGET_DIR",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use crate::tool::Tool;
+use crate::tool::{CRATE_COMPILER, Tool};
 use crate::workspace::Workspace;
 use crate::{advisories, deny, docs, layers, nextest, portable, provision, words};
 
@@ -85,12 +85,16 @@ impl Step {
                 "known vulnerabilities, by cargo-deny or cargo-audit",
                 advisories::run,
             ),
-            Self::Clippy => cargo("clippy --workspace --all-targets -- -D warnings"),
-            // The tests and benches too: the test runner finds everything built.
-            Self::Build => cargo("build --workspace --all-targets"),
-            Self::Doc => Action::Tool(
+            Self::Clippy => Action::Tool(checked_by_clippy(
+                Tool::cargo(["check", "--workspace", "--all-targets"]),
+                workspace,
+            )),
+            // The tests too: the test runner finds everything built.
+            Self::Build => cargo("build --workspace --lib --bins --tests"),
+            Self::Doc => Action::Tool(checked_by_clippy(
                 Tool::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-            ),
+                workspace,
+            )),
             Self::Doctest => cargo("test --workspace --doc"),
             Self::Docs => Action::Own(
                 "README, links, and tables that come from the code",
@@ -101,6 +105,12 @@ impl Step {
             Self::TestHost => Action::Tool(nextest::with_host(nextest::tests(workspace))),
         }
     }
+}
+
+/// Has cargo check the crates of the workspace by Clippy, as `cargo clippy` does: once for all steps.
+fn checked_by_clippy(tool: Tool, workspace: &Workspace) -> Tool {
+    let wrapper = workspace.root().join("xtask/clippy-rustc.sh");
+    tool.env(CRATE_COMPILER, wrapper.to_string_lossy())
 }
 
 /// How a step runs when all steps run.

@@ -7,6 +7,11 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 
 use anyhow::{Context, bail};
 
+/// The variable that names what cargo runs in the place of rustc for the crates of the workspace.
+///
+/// Source: The Cargo Book 1.95, "Configuration" (`build.rustc-workspace-wrapper`).
+pub(crate) const CRATE_COMPILER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
 /// A command line: shown to the user exactly as it is run.
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
