@@ -2,7 +2,7 @@
 //!
 //! The builds run one after the other, as cargo works on one at a time anyway. Downloads run
 //! [beside](Beside) them. The tests wait for other programs a quarter of their time: the checks
-//! that need a compiler run beside them, and get only the time that the tests leave.
+//! that need a compiler run beside them. Those that use one processor come first.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -16,8 +16,8 @@ use crate::tool::{CRATE_COMPILER, Tool};
 use crate::workspace::Workspace;
 use crate::{advisories, deny, docs, layers, nextest, portable, provision, words};
 
-/// The niceness of the steps beside the tests, see nice(1).
-const LOWEST_PRIORITY: &str = "19";
+/// The niceness of the steps beside the tests, see nice(1): so that they end when the tests do.
+const LOW_PRIORITY: &str = "10";
 
 /// What `cargo xtask test` takes.
 #[derive(Args)]
@@ -41,10 +41,10 @@ enum Step {
     Advisories,
     Build,
     Docs,
-    Clippy,
-    Doc,
     Doctest,
     Portable,
+    Clippy,
+    Doc,
     Test,
     TestHost,
 }
@@ -122,7 +122,7 @@ enum Lane {
     BesideBuilds,
     /// The tests.
     Tests,
-    /// Beside the tests, and one after the other. Their processes have the lowest priority.
+    /// Beside the tests, and one after the other. Their processes have a lower priority.
     BesideTests,
 }
 
@@ -139,7 +139,7 @@ impl Beside {
         let mut command = match lane {
             Lane::BesideTests => {
                 let mut nice = Command::new("nice");
-                nice.args(["-n", LOWEST_PRIORITY]).arg(xtask);
+                nice.args(["-n", LOW_PRIORITY]).arg(xtask);
                 nice
             }
             Lane::BesideBuilds | Lane::Main | Lane::Tests => Command::new(xtask),
