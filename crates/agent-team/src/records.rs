@@ -452,6 +452,31 @@ impl EngineObserver for Records {
         }
     }
 
+    /// The thread was marked as interrupted when the records were opened. Its last use stays the last.
+    fn taken_back(&self, thread: &ThreadId) {
+        let Some(thread_id) = thread_name(thread.as_str()) else {
+            return;
+        };
+        let registry = Arc::clone(&self.registry);
+        self.io_thread.submit(move || {
+            let mut registry = lock(&registry);
+            let written = registry.find(&thread_id).and_then(|entry| {
+                let Some(entry) = entry else {
+                    return Ok(());
+                };
+                let again = Change::Touch {
+                    thread_id,
+                    at: entry.last_active,
+                    update: Box::default(),
+                };
+                registry.apply(&again).map(drop)
+            });
+            if let Err(error) = written {
+                tracing::error!("the registry of threads cannot be written: {error}");
+            }
+        });
+    }
+
     fn continued(&self, turn: &TurnRef, thread: &ThreadId) {
         let (id, event) = (Uuid::new_v4(), Event::Turn);
         lock(&self.turns).insert(turn.clone(), (id, event));
@@ -461,7 +486,6 @@ impl EngineObserver for Records {
             summary: Some("continues in the next host process"),
             ..Record::new(id, event, AuditOutcome::Started)
         });
-        // The thread was marked as interrupted when the records were opened.
         self.touched(thread, None, 0, None);
         self.set_turn_state(thread, TurnState::Running);
     }

@@ -191,6 +191,9 @@ impl Engine {
                 entry.set_owner(self.owner.clone());
                 self.report_continued_turn(&entry);
                 restore(&self.codex.hub, &entry).await;
+                if entry.state() != State::Cancelled {
+                    self.owner.observer.taken_back(&entry.thread);
+                }
             }
         }
     }

@@ -64,6 +64,11 @@ pub trait EngineObserver: Send + Sync {
         let _ = given;
     }
 
+    /// The session of a thread, which an earlier host had, is that of this client again.
+    fn taken_back(&self, thread: &ThreadId) {
+        let _ = thread;
+    }
+
     /// A turn that an earlier host has begun continues in this one, which reports its end.
     fn continued(&self, turn: &TurnRef, thread: &ThreadId) {
         let _ = (turn, thread);

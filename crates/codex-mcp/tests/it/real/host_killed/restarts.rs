@@ -128,6 +128,22 @@ async fn interruption_and_message_right_after_a_restart_are_not_lost(release: &s
     work.finish().await;
 }
 
+/// When its records are opened, a host takes the threads that it finds active for those of a dead one.
+#[tokio::test]
+async fn idle_session_stays_active_in_the_records_after_a_restart() {
+    let script = Script::new().otherwise([Reply::say("done")]);
+    let mut work = HostFixture::new(testkit::codex::newest(), script).await;
+    let session = work.client.start("work", json!({})).await;
+    work.wait_for(&session, "idle").await;
+    let before = work.client.call("codex_threads", json!({})).await;
+    let thread = &before["threads"][0];
+    assert_eq!(thread["status"], "active", "{before:#}");
+    work.hand_over().await;
+    let after = work.client.call("codex_threads", json!({})).await;
+    assert_eq!(after["threads"], before["threads"]);
+    work.finish().await;
+}
+
 /// The client's own process is stopped, so that nobody else starts the next host.
 async fn restart_after_a_kill_starts_the_next_host(release: &str) {
     let (gate, script) = gated("done");
