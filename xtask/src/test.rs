@@ -16,7 +16,7 @@ use crate::tool::{CRATE_COMPILER, Tool};
 use crate::workspace::Workspace;
 use crate::{advisories, deny, docs, layers, nextest, portable, provision, words};
 
-/// The niceness of the steps beside the tests, see nice(1): so that they end when the tests do.
+/// The niceness of the steps beside the tests, see nice(1): a processor that both want goes to the tests.
 const LOW_PRIORITY: &str = "10";
 
 /// What `cargo xtask test` takes.

@@ -57,8 +57,8 @@ const FIRST_WITH_PAGES: Release = Release::new(0, 140, 0);
 /// to the next one at once. Only sessions that may have work wait.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a command, such as a cancellation, waits for its session to be restored. The client waits
-/// 10 s for the answer to the command.
+/// How long a request, such as a cancellation, waits until its session is restored (5 s). The client
+/// waits 10 s for the answer.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long Codex may take to repeat the open questions of a session whose threads are resumed. It takes
@@ -226,8 +226,8 @@ fn may_have_work(entry: &Entry) -> bool {
     has_turn || !entry.kept_children().is_empty()
 }
 
-/// Continues the sessions without work at once: until then, their clients wait as if the last turns were
-/// running. The others wait for their clients.
+/// Restores the sessions without work at once: until then, their clients wait as if the last turn were
+/// running. The other sessions wait for their clients.
 async fn restore_without_clients(codex: Arc<SharedCodex>) {
     let deadline = Instant::now() + CLIENT_TIMEOUT;
     for entry in codex.hub.sessions.all() {

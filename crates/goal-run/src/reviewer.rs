@@ -23,7 +23,7 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// the user and the repository, and the index.
 const GIT_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// How long git may take to find out that there are no changes, in submodules too (10 s).
+/// The time limit of the search for changes in the repository and its submodules (10 s).
 const CLEAN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How git begins the record of a submodule in the index.
@@ -430,7 +430,8 @@ fn submodule(record: &[u8]) -> Option<&Path> {
         .map(|path| Path::new(OsStr::from_bytes(path)))
 }
 
-/// Whether a path of the index leads to something below the root, as all that git writes do.
+/// Whether a path of the index lies below the root of the repository. Every path that git itself writes
+/// does.
 fn is_below_root(path: &Path) -> bool {
     let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
     let names: PathBuf = path.components().filter(is_name).collect();

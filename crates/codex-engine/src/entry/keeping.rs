@@ -100,8 +100,8 @@ impl Entry {
         lock(&self.kept).record.clone()
     }
 
-    /// How many turns the session has had, if an earlier host has left it without a running turn and it
-    /// is not restored yet. Its machine seems to have a turn until then.
+    /// The number of turns of a session that is not restored yet and had no running turn when its earlier
+    /// host ended; `None` for other sessions. Until it is restored, its state machine has a turn.
     pub(super) fn turns_before_idle(&self) -> Option<u64> {
         let kept = lock(&self.kept);
         let idle = kept.record.as_ref().filter(|record| !record.is_running());

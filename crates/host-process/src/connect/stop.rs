@@ -13,7 +13,7 @@ use super::{
 use crate::endpoint::HostEndpoint;
 use crate::logic::handshake::{Answer, Request};
 
-/// How long a host may take to end: its clients' threads may write summaries.
+/// How long a host may take to end (90 s). Before it ends, Codex may write a summary of each thread.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Tells the host of an endpoint to end, and waits until it has; `false` if there is none.

@@ -84,7 +84,8 @@ pub(super) struct EarlierQuestion {
     /// When it is declined.
     #[serde(default)]
     pub(super) expires: Option<SystemTime>,
-    /// Whether a client has seen the question. If not, its time limit begins when one does.
+    /// Whether a client has seen the question. If not, the time limit of the question begins when a
+    /// client sees it.
     #[serde(default)]
     pub(super) was_shown: bool,
 }
@@ -225,7 +226,7 @@ impl SessionRecord {
         self.running.is_some()
     }
 
-    /// Whether a turn was running that nobody had asked to interrupt.
+    /// Whether a turn was running, and nobody had asked to interrupt the turn.
     #[must_use]
     pub fn is_uninterrupted(&self) -> bool {
         let running = self.running.as_ref();

@@ -24,8 +24,8 @@ use crate::cli::stored::complain;
 use crate::cli::times::took;
 use crate::cli::{runtime, serve};
 
-/// How long the system may take to release the lock of a host that was killed, until the last of its
-/// threads has ended.
+/// How long the lock of a killed host may stay taken (2 s): the system releases it when the last thread
+/// of the process has ended.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pause between two looks at a lock.
