@@ -4,6 +4,7 @@ use codex_protocol::codex::{Ask, FileChange, Item, StepStatus, TokenUsage};
 use common::secrets::mask;
 use common::text::one_line;
 
+use crate::logic::approval_text::command_line;
 use crate::logic::progress::{THINKING, without_shell};
 
 /// The longest line, in bytes.
@@ -105,7 +106,8 @@ pub(crate) fn ask(ask: &Ask) -> String {
             format!("waiting for approval to run {}", without_shell(command))
         }
         Ask::LegacyCommand(asked) => {
-            format!("waiting for approval to run {}", asked.command.join(" "))
+            let command = command_line(&asked.command);
+            format!("waiting for approval to run {command}")
         }
         Ask::FileChange(asked) => {
             format!("waiting for approval to change {}", paths(&asked.changes))
@@ -131,7 +133,7 @@ fn paths(changes: &[FileChange]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use codex_protocol::codex::CommandApproval;
+    use codex_protocol::codex::{CommandApproval, LegacyCommandApproval};
 
     use super::*;
 
@@ -142,6 +144,17 @@ mod tests {
             ..CommandApproval::default()
         });
         let expected = "waiting for approval to run git push origin main";
+        assert_eq!(ask(&asked), expected);
+    }
+
+    #[test]
+    fn question_about_words_shows_where_they_end() {
+        let words = ["git", "commit", "-m", "two words"];
+        let asked = Ask::LegacyCommand(LegacyCommandApproval {
+            command: words.map(str::to_owned).to_vec(),
+            ..LegacyCommandApproval::default()
+        });
+        let expected = "waiting for approval to run git commit -m 'two words'";
         assert_eq!(ask(&asked), expected);
     }
 

@@ -117,7 +117,7 @@ pub fn choice(decision: &Decision) -> String {
         Decision::AcceptForSession => "Yes, for the rest of this session".to_owned(),
         Decision::AcceptWithExecpolicyAmendment(prefix) => {
             let begin = "Yes, and allow for good, in all threads, commands that begin with";
-            one_line(&format!("{begin}: {}", joined(prefix)), CHOICE_LIMIT)
+            one_line(&format!("{begin}: {}", command_line(prefix)), CHOICE_LIMIT)
         }
         Decision::ApplyNetworkPolicyAmendment(_) => "Apply the rule proposed".to_owned(),
         Decision::Decline => "No".to_owned(),
@@ -304,21 +304,26 @@ fn command(asked: &CommandApproval) -> Text {
 
 fn legacy_command(asked: &LegacyCommandApproval) -> Text {
     Text::asking("Codex wants to run a command.")
-        .field("Command", &joined(&asked.command), 6)
+        .field("Command", &command_line(&asked.command), 6)
         .field("Sandbox", OUTSIDE, 1)
         .maybe("Directory", asked.cwd.as_deref(), 2)
         .words(REASON, asked.reason.as_deref(), 3)
 }
 
-/// Words joined to a command line for a shell.
-fn joined(words: &[String]) -> String {
+/// Words as the command line of a shell: each is quoted where it could be taken for several, or for
+/// syntax of the shell.
+#[must_use]
+pub fn command_line(words: &[String]) -> String {
     let words_of = words.iter().map(String::as_str);
     // Only a word with a NUL in it has no quotes.
     shlex::try_join(words_of).unwrap_or_else(|_| words.join(" "))
 }
 
 fn command_rule(prefix: &[String]) -> String {
-    format!("allow all commands that begin with: {}", joined(prefix))
+    format!(
+        "allow all commands that begin with: {}",
+        command_line(prefix)
+    )
 }
 
 /// `{"host", "protocol"}` (`NetworkApprovalContext`, 0.153.4 and 0.169.0).

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::turn::{Facts, TurnEnding, TurnOutcome};
 use super::{Cancellation, Session, State, Timeouts};
 use crate::logic::action::{Action, ActionKind, Decision};
-use crate::logic::approval_text;
+use crate::logic::approval_text::{self, command_line};
 use crate::logic::events::ResponseMode;
 use crate::logic::progress::CurrentStep;
 
@@ -310,7 +310,7 @@ fn particulars(ask: &Ask) -> Value {
             "networkApprovalContext": asked.network_approval_context,
         }),
         Ask::LegacyCommand(asked) => json!({
-            "command": asked.command.join(" "),
+            "command": command_line(&asked.command),
             "cwd": asked.cwd,
             "reason": asked.reason,
         }),

@@ -61,7 +61,7 @@ async fn legacy_answer(version: &str, plan: &Plan, more: Value) -> (Value, Value
 #[tokio::test]
 async fn questions_of_the_first_protocol_are_answered_in_its_terms() {
     let command =
-        json!({"command": ["git", "push"], "cwd": "/repo", "reason": "r", "parsedCmd": []});
+        json!({"command": ["git", "push", "a b"], "cwd": "/repo", "reason": "r", "parsedCmd": []});
     let patch = json!({"fileChanges": {"/repo/a": {"type": "add", "content": "x"}}, "reason": "r"});
     for version in ["0.104.0", "0.169.0"] {
         let denied = match version {
@@ -88,7 +88,7 @@ async fn questions_of_the_first_protocol_are_answered_in_its_terms() {
                 assert_eq!(question["reason"], "r");
                 assert_eq!(question["params"]["conversationId"], THREAD);
                 match kind {
-                    "command" => assert_eq!(question["command"], "git push"),
+                    "command" => assert_eq!(question["command"], "git push 'a b'"),
                     _ => assert_eq!(question["changes"], patch["fileChanges"]),
                 }
             }
