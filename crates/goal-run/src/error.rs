@@ -101,15 +101,28 @@ impl fmt::Display for ReadOnlyCause {
     }
 }
 
+/// The sandbox of a run is read-only, and its criteria require new work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Codex's sandbox is read-only here, and the criteria require a change: {}",
+    cause.explained(*caller)
+)]
+pub struct NoWriteAccess {
+    /// What makes it read-only.
+    pub cause: ReadOnlyCause,
+    /// The reader of the message.
+    pub caller: Caller,
+}
+
 impl RunError {
     /// The same error, with the cause if the sandbox is read-only.
     #[must_use]
     pub fn with_cause(self, cause: impl FnOnce() -> ReadOnlyCause) -> Self {
         match self {
-            Self::ReadOnly => Self::ReadOnlyBy {
+            Self::ReadOnly => Self::ReadOnlyBy(NoWriteAccess {
                 cause: cause(),
                 caller: Caller::default(),
-            },
+            }),
             other => other,
         }
     }
@@ -118,7 +131,7 @@ impl RunError {
     #[must_use]
     pub fn for_caller(mut self, to: Caller) -> Self {
         match &mut self {
-            Self::ReadOnlyBy { caller, .. } => *caller = to,
+            Self::ReadOnlyBy(error) => error.caller = to,
             Self::Notifier(error) => error.caller = to,
             _ => {}
         }
@@ -142,16 +155,8 @@ pub enum RunError {
     #[error("Codex's sandbox is read-only here, and the criteria require a change")]
     ReadOnly,
     /// The same as `ReadOnly`, with its cause.
-    #[error(
-        "Codex's sandbox is read-only here, and the criteria require a change: {}",
-        cause.explained(*caller)
-    )]
-    ReadOnlyBy {
-        /// What makes it read-only.
-        cause: ReadOnlyCause,
-        /// The reader of the message.
-        caller: Caller,
-    },
+    #[error(transparent)]
+    ReadOnlyBy(#[from] NoWriteAccess),
     /// There is no Codex to run.
     #[error("{}", .0.with_remedy())]
     NoCodex(NoCodex),

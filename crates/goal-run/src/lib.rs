@@ -55,7 +55,7 @@ pub mod worktree;
 
 pub use caller::{Caller, PAGE_CLIENT};
 pub use drive::{RunContext, RunResult, drive};
-pub use error::{ReadOnlyCause, RunError};
+pub use error::{NoWriteAccess, ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;
 pub use templates::{ChosenTemplates, templates_for};
 pub use turn::ANSWER_LIMIT;

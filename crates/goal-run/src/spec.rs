@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use codex_engine::command::Settings;
-use codex_protocol::codex::ThreadId;
+use codex_protocol::codex::{SandboxMode, ThreadId};
 use serde::{Deserialize, Serialize};
 
-use crate::logic::criteria::Criteria;
+use crate::logic::criteria::{Basis, Criteria};
 use crate::logic::machine::Limits;
 use crate::logic::notifier::Notifier;
 use crate::logic::snapshot::Preexisting;
@@ -156,6 +156,19 @@ impl RunSpec {
         }
     }
 
+    /// Whether a criterion can be met only by new work.
+    #[must_use]
+    pub fn needs_to_write(&self) -> bool {
+        let mut criteria = self.criteria.iter();
+        criteria.any(|criterion| criterion.basis() == Basis::NewWork)
+    }
+
+    /// Whether the settings of the run make the sandbox read-only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.settings.thread.sandbox == Some(SandboxMode::ReadOnly)
+    }
+
     /// Checks that a repository is named. An empty path would mean the working directory of
     /// the process that resolves it.
     ///
@@ -206,6 +219,29 @@ mod tests {
         for unnamed in ["", " "] {
             assert!(refused(&RunSpec::new("x", unnamed)).contains("repo must not be empty"));
         }
+    }
+
+    #[test]
+    fn only_criteria_of_new_work_need_a_sandbox_that_can_write() {
+        let needs = |criterion: &str| {
+            let mut spec = RunSpec::new("x", "/tmp");
+            spec.criteria = Criteria::new([criterion.parse().unwrap()]).unwrap();
+            assert!(!spec.is_read_only());
+            spec.settings.thread.sandbox = Some(SandboxMode::ReadOnly);
+            assert!(spec.is_read_only());
+            spec.needs_to_write()
+        };
+        assert!(
+            ["files=a", "commits=1", "branch=b", "pushed", "pr"]
+                .into_iter()
+                .all(needs)
+        );
+        assert!(
+            !["clean", "command=true", "review", "diff_within=a"]
+                .into_iter()
+                .any(needs)
+        );
+        assert!(!RunSpec::new("x", "/tmp").needs_to_write());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use codex_engine::binary::NoCodex;
 use codex_engine::command::LONGEST_WAIT;
 use codex_engine::picture::PictureError;
 use codex_protocol::codex::{Effort, SandboxMode, ThreadId};
+use goal_run::NoWriteAccess;
 use goal_run::logic::notifier::Notifier;
 use goal_run::notify::UnusableNotifier;
 use safe_files::off_runtime::OffRuntimeError;
@@ -174,6 +175,9 @@ pub enum BadJobSpec {
     /// The specification of a run is invalid.
     #[error(transparent)]
     Run(#[from] goal_run::spec::BadRunSpec),
+    /// The criteria of a run require new work, and its settings make the sandbox read-only.
+    #[error(transparent)]
+    NoWriteAccess(#[from] NoWriteAccess),
     /// The directory has no job to continue.
     #[error("continue_latest: there is no job of {} yet; leave continue_latest out", .0.display())]
     NothingToContinue(PathBuf),

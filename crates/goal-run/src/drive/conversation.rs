@@ -18,7 +18,6 @@ use tokio::time::{sleep, timeout};
 use super::Driver;
 use crate::caller::Caller;
 use crate::error::RunError;
-use crate::logic::criteria::Basis;
 use crate::logic::machine::TurnEnd;
 use crate::turn::TurnDeadline;
 use crate::watcher::{RunEvent, Watcher, WriteConsent};
@@ -151,8 +150,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// to the sandbox `workspace-write`, and refuses the run without it. Other runs only get
     /// a warning.
     async fn ensure_write_access(&mut self, opened: OpenThread) -> Result<OpenThread, RunError> {
-        let is_wanted = self.spec.settings.thread.sandbox == Some(SandboxMode::ReadOnly);
-        match (self.needs_to_write(), is_wanted) {
+        match (self.spec.needs_to_write(), self.spec.is_read_only()) {
             (true, true) => {
                 self.close_unused(&opened).await?;
                 return Err(RunError::ReadOnly);
@@ -261,11 +259,5 @@ impl<W: Watcher> Driver<'_, W> {
             }
             None => self.context.engine.start(start).await,
         }
-    }
-
-    /// Whether a criterion can be met only by new work.
-    fn needs_to_write(&self) -> bool {
-        let mut criteria = self.spec.criteria.iter();
-        criteria.any(|criterion| criterion.basis() == Basis::NewWork)
     }
 }

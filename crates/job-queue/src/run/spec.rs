@@ -11,7 +11,7 @@ use common::json::as_word;
 use common::secrets::mask;
 use common::text::one_line;
 use goal_run::spec::{Approve, RunSpec};
-use goal_run::{Caller, ReadOnlyCause};
+use goal_run::{Caller, NoWriteAccess, ReadOnlyCause};
 use safe_files::directory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -136,6 +136,12 @@ impl Submitter {
         }
         let read_only = self.read_only_cause(&run, caller);
         self.fill_in(&mut run)?;
+        if run.needs_to_write() && run.is_read_only() {
+            let profile = run.settings.profile.as_ref();
+            let of_codex = || ReadOnlyCause::of_codex(profile, &run.repo, &self.codex_home);
+            let cause = read_only.unwrap_or_else(of_codex);
+            return Err(NoWriteAccess { cause, caller }.into());
+        }
         let codex = binary::find_for(self.codex.clone(), Some(&self.directory))?.chosen;
         let cwd = run.repo.to_str().map(str::to_owned);
         let cwd = cwd.ok_or_else(|| BadJobSpec::DirectoryNotText(run.repo.clone()))?;
@@ -251,6 +257,7 @@ mod tests {
     use super::*;
     use codex_engine::binary::Source;
     use codex_protocol::codex::{ApprovalPolicy, Effort};
+    use goal_run::logic::criteria::Criteria;
     use settings::Setting;
     use settings::Source as SetBy;
     use settings::ThreadDefaults;
@@ -395,6 +402,53 @@ mod tests {
         serde_json::from_str::<Value>(&stored).unwrap();
         let refused = submitted(124).unwrap_err();
         assert!(refused.contains("nested too deeply"), "{refused}");
+    }
+
+    /// The worker would refuse it later. A command can succeed without a change.
+    #[test]
+    fn read_only_run_whose_criteria_need_new_work_is_refused_at_submission() {
+        let directory = tempfile::tempdir().unwrap();
+        let spec = |caller, criterion: &str, sandbox| {
+            let mut run = RunSpec::new("x", directory.path());
+            run.criteria = Criteria::new([criterion.parse().unwrap()]).unwrap();
+            run.settings.thread.sandbox = sandbox;
+            RunJobSpec {
+                caller,
+                ..RunJobSpec::new(run)
+            }
+        };
+        let read_only = Some(SandboxMode::ReadOnly);
+        for (caller, advice) in [
+            (
+                Caller::Shell,
+                "`--sandbox read-only` says so; use --sandbox workspace-write",
+            ),
+            (
+                Caller::Client,
+                "sandbox of the call says so; use `sandbox: \"workspace-write\"`",
+            ),
+            (
+                Caller::Page,
+                "the sandbox of the run says so; use the sandbox \"may write in the directory\"",
+            ),
+        ] {
+            let run = spec(caller, "commits=1", read_only);
+            let refused = request(StoreScope::Here, run).unwrap_err();
+            assert!(refused.contains("read-only here"), "{refused}");
+            assert!(refused.ends_with(advice), "{refused}");
+        }
+        for (criterion, sandbox) in [
+            ("command=true", read_only),
+            ("commits=1", Some(SandboxMode::WorkspaceWrite)),
+            ("commits=1", None),
+        ] {
+            request(StoreScope::Here, spec(Caller::Shell, criterion, sandbox)).unwrap();
+        }
+        let mut submitter = submitter(StoreScope::Here);
+        submitter.defaults.sandbox = Some(Setting::new(SandboxMode::ReadOnly, SetBy::Default));
+        let set = submitter.run_request(spec(Caller::Shell, "commits=1", None));
+        let refused = set.unwrap_err().to_string();
+        assert!(refused.contains("sandbox (default) says so"), "{refused}");
     }
 
     #[test]

@@ -276,6 +276,10 @@ async fn wrong_options_of_a_detached_run_are_refused() {
         (&["--profile", "nope"], "there is no profile nope in"),
         (&["--thread", "01234567"], "there is no thread 01234567 in"),
         (&["--max-turns", "0"], "--max-turns: "),
+        (
+            &["--sandbox", "read-only", "--until", "commits=1"],
+            "`--sandbox read-only` says so; use --sandbox workspace-write",
+        ),
     ] {
         let output = stage.run_detached(&[&["x"], args].concat());
         assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{args:?}");

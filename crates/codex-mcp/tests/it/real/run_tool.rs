@@ -298,11 +298,25 @@ async fn missed_criteria_are_no_error_of_the_call() {
 }
 
 #[tokio::test]
-async fn run_that_could_not_begin_is_an_error_of_the_call() {
+async fn read_only_run_that_needs_a_change_is_refused_before_it_is_a_job() {
     let stage = newest(promising_model()).await;
     let mut client = stage.client(&[]).await;
     let arguments = json!({ "task": "make it", "sandbox": "read-only",
         "exit_criteria": { "commits": 1 } });
+    let refused = client.call_tool("codex_run", arguments).await;
+    assert_error(&refused, "COULD_NOT_RUN");
+    let result = structured(&refused);
+    let why = result["error"]["message"].as_str().unwrap();
+    assert!(why.contains("`sandbox: \"workspace-write\"`"), "{why}");
+    assert_eq!(result["job_id"], Value::Null, "{result:#}");
+    finish(&stage, client).await;
+}
+
+#[tokio::test]
+async fn run_that_could_not_begin_is_an_error_of_the_call() {
+    let stage = newest(promising_model()).await;
+    let mut client = stage.client(&[]).await;
+    let arguments = json!({ "task": "make it", "exit_criteria": { "pushed": true } });
     let refused = client.call_tool("codex_run", arguments).await;
     assert_eq!(refused["isError"], true, "{refused:#}");
     let result = structured(&refused);
@@ -310,23 +324,14 @@ async fn run_that_could_not_begin_is_an_error_of_the_call() {
         (&result["ok"], &result["reason"]),
         (&json!(false), &json!("could_not_run"))
     );
-    assert!(
-        result["why"]
-            .as_str()
-            .unwrap()
-            .contains("`sandbox: \"workspace-write\"`"),
-        "{result:#}"
-    );
+    let why = result["why"].as_str().unwrap();
+    assert!(why.contains("git remote add"), "{why}");
     assert!(result["job_id"].is_string());
     assert_error(&refused, "COULD_NOT_RUN");
     let error = &result["error"];
     assert_eq!(error["message"], result["why"], "{result:#}");
     assert_eq!(error["retryable"], false);
     assert_eq!(result["isError"], true);
-    let arguments = json!({ "task": "make it", "exit_criteria": { "pushed": true } });
-    let refused = client.call_tool("codex_run", arguments).await;
-    let why = structured(&refused)["why"].as_str().unwrap();
-    assert!(why.contains("git remote add"), "{why}");
     finish(&stage, client).await;
 }
 

@@ -184,6 +184,10 @@ impl From<JobsError> for ToolError {
             JobsError::Spec(BadJobSpec::NoCodex(error)) => {
                 Self::new(Code::CodexNotFound, error.to_string())
             }
+            // As where the worker finds that out.
+            JobsError::Spec(BadJobSpec::NoWriteAccess(error)) => {
+                Self::new(Code::CouldNotRun, error.to_string())
+            }
             JobsError::NotFound(_) => Self::new(Code::JobNotFound, error.to_string()),
             JobsError::Thread(error) => error.into(),
             JobsError::Spec(_) | JobsError::Ambiguous { .. } => {
@@ -226,6 +230,7 @@ impl From<StoreError> for ToolError {
 #[cfg(test)]
 mod tests {
     use codex_engine::binary::NoCodex;
+    use goal_run::{Caller, NoWriteAccess, ReadOnlyCause};
 
     use super::*;
     use crate::error::ErrorNames;
@@ -272,5 +277,20 @@ mod tests {
         let object = ToolError::from(error).object(ErrorNames::Own);
         assert_eq!(object["code"], "CODEX_NOT_FOUND");
         assert_eq!(object["message"], "no `codex` found on PATH");
+    }
+
+    #[test]
+    fn read_only_run_has_the_code_of_runs_that_could_not_begin() {
+        let error = NoWriteAccess {
+            cause: ReadOnlyCause::Setting("sandbox of the call".to_owned()),
+            caller: Caller::Client,
+        };
+        let error = ToolError::from(JobsError::from(BadJobSpec::from(error)));
+        assert_eq!(error.object(ErrorNames::Own)["code"], "COULD_NOT_RUN");
+        assert!(
+            error
+                .message()
+                .ends_with("use `sandbox: \"workspace-write\"`")
+        );
     }
 }
