@@ -145,7 +145,7 @@ impl FailureClass {
             ),
             Self::SessionBusy => (
                 "session_busy",
-                "Wait until the other Codex is done with the session, or begin a new one.",
+                "Wait until the turn of the thread has ended, or cancel the session that has it (`codex-mcp ps` lists sessions, `codex-mcp cancel ID` cancels one), or close another Codex that has it open; or begin a new thread.",
             ),
             Self::Timeout => (
                 "timeout",

@@ -165,6 +165,18 @@ fn ending_has_a_class_and_a_message() {
     assert!(judge(&WorkEnding::Completed, &digest).is_some());
 }
 
+#[test]
+fn busy_thread_has_a_hint_that_can_be_followed() {
+    let hint = judged(&WorkEnding::SessionBusy("in use".into())).hint();
+    for way in [
+        "turn of the thread has ended",
+        "`codex-mcp ps`",
+        "`codex-mcp cancel ID`",
+    ] {
+        assert!(hint.contains(way), "{hint}");
+    }
+}
+
 /// 0.169.0 repeats this message every few seconds until it is interrupted.
 #[test]
 fn timeout_names_the_last_error() {
