@@ -11,6 +11,7 @@ use codex_engine::logic::session::TurnEnding;
 use codex_engine::logic::work::in_words;
 use codex_engine::{Engine, EngineError};
 use codex_protocol::codex::{ApprovalPolicy, ReviewTarget, SandboxMode, ThreadId};
+use common::text::first_names;
 use git_probe::{Bounds, Git, GitError};
 use supervise::exit::Exit;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,7 +25,10 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 const GIT_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// The time limit of the search for changes in the repository and its submodules (10 s).
-const CLEAN_TIMEOUT: Duration = Duration::from_secs(10);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many submodules with changes the instructions name.
+const SUBMODULES_NAMED: usize = 20;
 
 /// How git begins the record of a submodule in the index.
 const SUBMODULE: &[u8] = b"160000 ";
@@ -144,10 +148,12 @@ impl ReviewScope {
         Ok(match self {
             Self::Uncommitted => {
                 let repository = Repository::around(directory).await?;
-                if repository.is_clean().await {
-                    return Err(ReviewError::Clean(directory.to_owned()));
+                match repository.changed_trees().await {
+                    Some(changed) if changed.is_empty() => {
+                        return Err(ReviewError::Clean(directory.to_owned()));
+                    }
+                    changed => uncommitted(repository.git.root(), &changed.unwrap_or_default()),
                 }
-                ReviewTarget::UncommittedChanges
             }
             Self::Since(branch) => {
                 let repository = Repository::around(directory).await?;
@@ -173,13 +179,34 @@ impl ReviewScope {
     }
 }
 
+/// What a reviewer is to report, where the instructions are ours.
+const REPORT: &str = "Report the faults that the author should fix, each with its priority and its \
+    place, the gravest first.";
+
 /// The instructions to review the changes since the merge base with a branch.
 fn since(branch: &str, base: &str) -> String {
     format!(
         "Review the changes since the branch {branch:?}. The merge base of HEAD and that branch \
-         is the commit {base}; `git diff {base}` shows the changes. Report the faults that the \
-         author should fix, each with its priority and its place, the gravest first."
+         is the commit {base}; `git diff {base}` shows the changes. {REPORT}"
     )
+}
+
+/// The target for uncommitted changes in these working trees. Codex's own instructions name none, and
+/// git in the repository shows no changes inside of submodules.
+fn uncommitted(root: &Path, changed: &[PathBuf]) -> ReviewTarget {
+    let submodules = changed.iter().filter(|tree| *tree != root);
+    // The names are those of the author of the changes.
+    let names: Vec<String> = submodules.map(|tree| format!("{tree:?}")).collect();
+    if names.is_empty() {
+        return ReviewTarget::UncommittedChanges;
+    }
+    let instructions = format!(
+        "Review the uncommitted changes: staged, unstaged and untracked files. These submodules \
+         have some, which `git diff` shows only inside of them, as in `git -C DIRECTORY diff HEAD` \
+         and `git -C DIRECTORY status`: {}. {REPORT}",
+        first_names(names, SUBMODULES_NAMED)
+    );
+    ReviewTarget::Custom { instructions }
 }
 
 /// A repository in which commits are looked up.
@@ -242,38 +269,38 @@ impl<'a> Repository<'a> {
         self.git.output(&question, &[]).await.is_ok()
     }
 
-    /// Whether git finds neither uncommitted changes nor untracked files, which are what Codex
-    /// reviews, here and in the submodules. Each submodule is visited as a repository of its own,
-    /// since git would look into it with the submodule's settings. `false` if git cannot tell:
-    /// then the reviewer has to look.
-    async fn is_clean(&self) -> bool {
-        let clean = timeout(CLEAN_TIMEOUT, self.has_no_changes()).await;
-        clean.unwrap_or(false)
+    /// The working trees in which git finds uncommitted changes or untracked files, which are what
+    /// Codex reviews: this one and those of the submodules. Each submodule is visited as a repository
+    /// of its own, since git would look into it with the submodule's settings. `None` if git cannot
+    /// tell: then the reviewer has to look.
+    async fn changed_trees(&self) -> Option<Vec<PathBuf>> {
+        let found = timeout(SEARCH_TIMEOUT, self.search_changed_trees()).await;
+        found.ok().flatten()
     }
 
-    async fn has_no_changes(&self) -> bool {
-        let Some(mut unvisited) = self.submodules_if_clean().await else {
-            return false;
-        };
+    async fn search_changed_trees(&self) -> Option<Vec<PathBuf>> {
+        let mut changed = Vec::new();
+        if self.has_changes().await? {
+            changed.push(self.git.root().to_owned());
+        }
+        let mut unvisited = self.submodules().await?;
         while let Some(top) = unvisited.pop() {
-            let Ok(submodule) = Repository::around(&top).await else {
-                return false;
-            };
+            let submodule = Repository::around(&top).await.ok()?;
             // A `.git` that leads to nothing, or a link in the path: this is another repository.
             if submodule.git.root() != top {
-                return false;
+                return None;
             }
-            let Some(submodules) = submodule.submodules_if_clean().await else {
-                return false;
-            };
-            unvisited.extend(submodules);
+            if submodule.has_changes().await? {
+                changed.push(top.clone());
+            }
+            unvisited.extend(submodule.submodules().await?);
         }
-        true
+        changed.sort();
+        Some(changed)
     }
 
-    /// The working trees of the checked-out submodules, if git finds no other changes. `None` if
-    /// git finds some, or cannot tell.
-    async fn submodules_if_clean(&self) -> Option<Vec<PathBuf>> {
+    /// Whether git finds changes, apart from those inside of submodules. `None` if git cannot tell.
+    async fn has_changes(&self) -> Option<bool> {
         let question = [
             "status",
             "--porcelain",
@@ -281,9 +308,11 @@ impl<'a> Repository<'a> {
             "--ignore-submodules=dirty",
         ];
         let changes = self.git.output(&question, &[]).await.ok()?;
-        if !changes.is_empty() {
-            return None;
-        }
+        Some(!changes.is_empty())
+    }
+
+    /// The working trees of the checked-out submodules. `None` if git cannot tell.
+    async fn submodules(&self) -> Option<Vec<PathBuf>> {
         let listed = self.git.output(&["ls-files", "-z", "--stage"], &[]).await;
         let index = listed.ok()?;
         let mut checked_out = Vec::new();
@@ -441,6 +470,25 @@ fn is_below_root(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reviewer_is_told_which_submodules_have_changes() {
+        let root = Path::new("/r");
+        let instructions = |changed: &[&str]| {
+            let changed: Vec<PathBuf> = changed.iter().map(PathBuf::from).collect();
+            match uncommitted(root, &changed) {
+                ReviewTarget::Custom { instructions } => Some(instructions),
+                ReviewTarget::UncommittedChanges => None,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(instructions(&[]), None);
+        assert_eq!(instructions(&["/r"]), None);
+        let told = instructions(&["/r", "/r/libs/a", "/r/b\n"]).unwrap();
+        let names = r#": "/r/libs/a", "/r/b\n". Report"#;
+        assert!(told.starts_with("Review the uncommitted changes"), "{told}");
+        assert!(told.contains(names), "{told}");
+    }
 
     #[test]
     fn submodule_of_a_forged_index_is_not_looked_for_elsewhere() {

@@ -326,6 +326,8 @@ async fn changes_inside_of_a_submodule_are_reviewed() {
     std::fs::write(stage.file("sub/README.md"), "changed").unwrap();
     let (code, _, stderr) = stage.review(&[]).await;
     assert_eq!(code, Some(0), "{stderr}");
+    let asked = stage.model.requests().pop().unwrap();
+    assert!(asked.prompt().contains("/sub\""), "{}", asked.prompt());
     std::fs::write(stage.file("sub/README.md"), before).unwrap();
     std::fs::write(stage.file("sub/new.txt"), "x").unwrap();
     let (code, _, stderr) = stage.review(&[]).await;
