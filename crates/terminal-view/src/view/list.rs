@@ -23,7 +23,8 @@ const GAP: &str = "  ";
 const STEP: usize = 200;
 
 pub(super) fn draw(frame: &mut Frame<'_>, [header, body]: Parts, app: &App) {
-    let title = Paragraph::new(title(app)).style(REVERSED);
+    let title = shortened(&title(app), header.width.into());
+    let title = Paragraph::new(title).style(REVERSED);
     frame.render_widget(title, header);
     let shown = app.list.shown();
     if shown.is_empty() {

@@ -19,7 +19,8 @@ pub(super) fn draw(
     opened: &mut Opened,
     now: SystemTime,
 ) {
-    let title = title(opened, now, header.width.into());
+    let width = header.width.into();
+    let title = shortened(&title(opened, now, width), width);
     let title = Paragraph::new(title).style(REVERSED);
     frame.render_widget(title, header);
     let [text, bar] = [

@@ -183,6 +183,25 @@ fn list_shows_first_what_needs_a_person() {
     insta::assert_snapshot!("list_small", picture(&mut app(), 40, 10));
 }
 
+/// The list's line has the filter, which a person types.
+#[test]
+fn line_at_the_top_ends_with_a_mark_where_it_is_cut() {
+    let first = |app: &mut App| {
+        let picture = picture(app, 40, 10);
+        picture.lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(first(&mut opened()).ends_with("…\""));
+    let mut app = app();
+    app.press(Key::Char('/'));
+    app.paste("a filter that is wider than this terminal");
+    app.press(Key::Enter);
+    let line = first(&mut app);
+    assert!(
+        line.contains("filter: a") && line.ends_with("…\""),
+        "{line}"
+    );
+}
+
 #[test]
 fn completed_job_with_problems_has_the_mark_of_jobs_list() {
     let completed = |id: &str, has_problems| Work {
