@@ -25,7 +25,8 @@ pub(super) fn sections(job: &Job) -> Vec<Section> {
     };
     let mut sections = vec![("Wanted", wanted)];
     if let Some(result) = result::of(job) {
-        sections.push(("Result", outcome(&result)));
+        let error = job.summary.error.as_deref();
+        sections.push(("Result", outcome(&result, error)));
         sections.push(("Made", made(&result)));
         sections.push(("Not met", texts(&result, "missing")));
         sections.push(("More", more(&result)));
@@ -62,7 +63,8 @@ fn wanted(spec: &RunSpec) -> Vec<String> {
     lines
 }
 
-fn outcome(result: &Value) -> Vec<String> {
+/// The outcome, and why. What the error of the job says is left out, as the page shows it too.
+fn outcome(result: &Value, error: Option<&str>) -> Vec<String> {
     let count = result.get("turns").and_then(Value::as_u64);
     let count = count.unwrap_or_default();
     let turns = match count {
@@ -83,7 +85,9 @@ fn outcome(result: &Value) -> Vec<String> {
         true => words::done(&turns, is_verified),
         false => format!("not done{after}: {}", reason.replace('_', " ")),
     }];
-    lines.extend(text(result, "why").map(str::to_owned));
+    let is_told = |why: &str| error.is_some_and(|error| error.contains(why.trim_end_matches('.')));
+    let why = text(result, "why").filter(|&why| !is_told(why));
+    lines.extend(why.map(str::to_owned));
     lines
 }
 
@@ -136,4 +140,22 @@ fn texts(result: &Value, key: &str) -> Vec<String> {
 
 fn text<'a>(result: &'a Value, key: &str) -> Option<&'a str> {
     result.get(key).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_that_the_error_of_the_job_has_is_not_repeated() {
+        let why = "there is no commit yet.";
+        let result = result::nothing("could_not_run", why);
+        let alone = ["not done: could not run"];
+        let error = "there is no commit yet. Correct what the message names.";
+        assert_eq!(outcome(&result, Some(error)), alone);
+        assert_eq!(outcome(&result, Some(why)), alone);
+        for other in [None, Some("worker lost")] {
+            assert_eq!(outcome(&result, other), [alone[0], why]);
+        }
+    }
 }
