@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::app_server::{AppServer, AppServerSetup, StartError};
-use super::backend::Supervisor;
+use super::backend::{Launch, Supervisor};
 use super::command::{SessionId, TurnRef};
 use super::connection::Listener;
 use super::effects::perform;
@@ -84,46 +84,61 @@ impl AppServers {
     ///
     /// [`AdoptionError`]; the app-server is ended then.
     pub async fn adopt(&self, adopted: Adopted) -> Result<(), AdoptionError> {
-        let Adopted {
-            process,
-            connection,
-            kept,
-        } = adopted;
-        let agreement: Agreement = parse(kept.get(AGREEMENT))?;
-        let token = parse(kept.get(TOKEN))?;
-        let missing = || AdoptionError::Kept("it has no launch".to_owned());
-        let launch = agreement.launch.clone().ok_or_else(missing)?;
-        let program = agreement.program().map(Path::to_owned).unwrap_or_default();
-        let codex = self.add(agreement, &launch, &[]);
-        let listener: Arc<dyn Listener> = codex.hub.clone();
-        let (ending, ended) = watch::channel(None);
-        let supervisor = Arc::clone(&codex.hub);
-        let generation = codex.backend.next_generation(ended);
-        let on_exit = move |exit, cause| supervisor.on_exit(generation, exit, cause);
-        let setup = AppServerSetup {
-            line_limit: launch.line_limit,
-            listener,
-            ending,
-        };
-        let server =
-            AppServer::adopt(process, (connection, token, program), setup, on_exit).await?;
-        let running = codex.backend.adopt(server, generation).await;
-        interrupt_unknown(&running.0, &kept);
-        let mut sessions: Vec<_> = sessions(&kept).collect();
-        sessions.sort_by_key(|(_, steps)| steps.record.created());
-        for (session, steps) in sessions {
-            tracing::info!("continues session {}", session.session);
-            let entry = Entry::restored(session, steps, running.clone());
-            if let Ok(AddedSession::New { entry, .. }) = codex.hub.sessions.add(entry) {
-                for child in entry.kept_children() {
-                    codex.hub.sessions.adopt(&child, &entry);
-                }
-                entry.keep();
-            }
-        }
+        let agreement: Agreement = parse(adopted.kept.get(AGREEMENT))?;
+        let codex = self.add(agreement.clone(), &agreement.launch()?, &[]);
+        take_over(&codex, &agreement, adopted).await?;
         tokio::spawn(restore_without_clients(codex));
         Ok(())
     }
+}
+
+impl Agreement {
+    fn launch(&self) -> Result<Launch, AdoptionError> {
+        let missing = || AdoptionError::Kept("it has no launch".to_owned());
+        self.launch.clone().ok_or_else(missing)
+    }
+}
+
+/// Takes over an app-server with its sessions, which are still to be restored. `agreement` is that of
+/// its earlier owner.
+pub(super) async fn take_over(
+    codex: &SharedCodex,
+    agreement: &Agreement,
+    adopted: Adopted,
+) -> Result<(), AdoptionError> {
+    let Adopted {
+        process,
+        connection,
+        kept,
+    } = adopted;
+    let token = parse(kept.get(TOKEN))?;
+    let program = agreement.program().map(Path::to_owned).unwrap_or_default();
+    let listener: Arc<dyn Listener> = codex.hub.clone();
+    let (ending, ended) = watch::channel(None);
+    let supervisor = Arc::clone(&codex.hub);
+    let generation = codex.backend.next_generation(ended);
+    let on_exit = move |exit, cause| supervisor.on_exit(generation, exit, cause);
+    let setup = AppServerSetup {
+        line_limit: agreement.launch()?.line_limit,
+        listener,
+        ending,
+    };
+    let server = AppServer::adopt(process, (connection, token, program), setup, on_exit).await?;
+    let running = codex.backend.adopt(server, generation).await;
+    interrupt_unknown(&running.0, &kept);
+    let mut sessions: Vec<_> = sessions(&kept).collect();
+    sessions.sort_by_key(|(_, steps)| steps.record.created());
+    for (session, steps) in sessions {
+        tracing::info!("continues session {}", session.session);
+        let entry = Entry::restored(session, steps, running.clone());
+        if let Ok(AddedSession::New { entry, .. }) = codex.hub.sessions.add(entry) {
+            for child in entry.kept_children() {
+                codex.hub.sessions.adopt(&child, &entry);
+            }
+            entry.keep();
+        }
+    }
+    Ok(())
 }
 
 /// The sessions whose state is complete. A session is left out if the host was killed before it had
@@ -173,7 +188,9 @@ fn unknown_turns(kept: &BTreeMap<String, String>) -> Vec<(ThreadId, TurnId)> {
     turns.collect()
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(kept: Option<&String>) -> Result<T, AdoptionError> {
+pub(super) fn parse<T: for<'de> Deserialize<'de>>(
+    kept: Option<&String>,
+) -> Result<T, AdoptionError> {
     let kept = kept.ok_or_else(|| AdoptionError::Kept("a value is missing".to_owned()))?;
     serde_json::from_str(kept).map_err(|error| AdoptionError::Kept(error.to_string()))
 }
@@ -306,12 +323,17 @@ async fn restore_alone(hub: Arc<Hub>, entry: Arc<Entry>) {
 /// Marks the repetition as over after a timeout, so that a question that was closed in the meantime is no
 /// longer listed as open.
 async fn end_repetition(entry: Arc<Entry>) {
+    wait_for_repetition(&entry).await;
+    entry.set_repetition(Repetition::Over);
+}
+
+/// Waits until Codex has repeated the open questions of a restored session, within a limit.
+pub(super) async fn wait_for_repetition(entry: &Entry) {
     let is_due = || {
         let awaits = entry.access(|machine, _| machine.awaits_questions());
         awaits && entry.repetition() == Repetition::Due
     };
     entry.wait_while(REPETITION_TIMEOUT, is_due).await;
-    entry.set_repetition(Repetition::Over);
 }
 
 async fn resume_child(server: &AppServer, child: &str) {

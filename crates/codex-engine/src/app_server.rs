@@ -196,7 +196,7 @@ impl AppServer {
     }
 
     /// Starts an app-server that demands this token from its clients. If this process dies, another
-    /// one can take the app-server over through the socket `adoption`. Otherwise as
+    /// one can take the app-server over through the socket `adoption` for this long. Otherwise as
     /// [`start`](Self::start).
     ///
     /// # Errors
@@ -204,11 +204,11 @@ impl AppServer {
     /// [`StartError`]; no process is left running then.
     pub(super) async fn start_adoptable(
         program: &Program,
-        (adoption, token): (&Path, AccessToken),
+        (adoption, wait, token): (&Path, Duration, AccessToken),
         setup: AppServerSetup,
         on_exit: impl FnOnce(Exit, ExitCause) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let (process, stderr) = spawn_adoptable(program, adoption)?;
+        let (process, stderr) = spawn_adoptable(program, adoption, wait)?;
         let stderr_log = StderrLog::listen(stderr);
         let ended = setup.ending.subscribe();
         let codex = (token, program.path.clone());

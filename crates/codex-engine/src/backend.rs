@@ -163,6 +163,8 @@ pub(super) type NewAdoptionSocket = dyn Fn() -> PathBuf + Send + Sync;
 /// The settings of adoptable app-servers.
 struct Adoptable {
     new_socket: Arc<NewAdoptionSocket>,
+    /// How long each app-server runs without an owner.
+    wait: Duration,
     /// The agreement of those who share the app-server.
     agreement: String,
 }
@@ -186,21 +188,28 @@ impl Backend {
     }
 
     /// Starts app-servers that another process can adopt, where Codex supports it.
-    pub(super) fn make_adoptable(&mut self, new_socket: Arc<NewAdoptionSocket>, agreement: String) {
+    pub(super) fn make_adoptable(
+        &mut self,
+        new_socket: Arc<NewAdoptionSocket>,
+        wait: Duration,
+        agreement: String,
+    ) {
         self.adoptable = Some(Adoptable {
             new_socket,
+            wait,
             agreement,
         });
     }
 
-    /// The path of the adoption socket of this Codex, if it is adoptable.
-    async fn adoption_socket(&self, codex: &CodexBinary) -> Option<PathBuf> {
+    /// The path of the adoption socket of this Codex, if it is adoptable, and how long the app-server
+    /// runs without an owner.
+    async fn adoption_socket(&self, codex: &CodexBinary) -> Option<(PathBuf, Duration)> {
         let adoptable = self.adoptable.as_ref()?;
         if !adoptable::is_supported() {
             return None;
         }
         let release = release_of(codex).await?;
-        (release >= FIRST_WITH_TOKENS).then(|| (adoptable.new_socket)())
+        (release >= FIRST_WITH_TOKENS).then(|| ((adoptable.new_socket)(), adoptable.wait))
     }
 
     /// The app-server, which is started if none runs. Callers that wait for a start share its
@@ -354,13 +363,13 @@ impl Backend {
             warn_of_replaceable(&codex.native, None);
         }
         let adoption = match self.adoption_socket(&codex).await {
-            Some(socket) => {
+            Some((socket, wait)) => {
                 let token = AccessToken::random().map_err(StartError::Spawn)?;
-                Some((socket, token))
+                Some((socket, wait, token))
             }
             None => None,
         };
-        let program = self.program(&codex, adoption.as_ref().map(|(_, token)| token));
+        let program = self.program(&codex, adoption.as_ref().map(|(_, _, token)| token));
         let listener: Arc<dyn Listener> = supervisor.clone();
         let answered = Arc::new(AtomicBool::new(false));
         let has_answered = Arc::clone(&answered);
@@ -378,8 +387,9 @@ impl Backend {
             ending,
         };
         let started = match adoption {
-            Some((socket, token)) => {
-                AppServer::start_adoptable(&program, (&socket, token), setup, on_exit).await
+            Some((socket, wait, token)) => {
+                let adoption = (socket.as_path(), wait, token);
+                AppServer::start_adoptable(&program, adoption, setup, on_exit).await
             }
             None => AppServer::start(&program, setup, on_exit).await,
         };

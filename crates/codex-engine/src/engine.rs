@@ -43,7 +43,7 @@ pub struct Options {
 /// Owns the Codex processes and the sessions.
 pub struct Engine {
     pub(super) options: Options,
-    start: CodexStart,
+    pub(super) start: CodexStart,
     pub(super) codex: Arc<SharedCodex>,
     ownership: Ownership,
     pub(super) owner: Owner,
@@ -78,8 +78,14 @@ impl Engine {
 
     /// The same engine with an app-server that it does not share, started as `start` says.
     fn rebuilt(self) -> Self {
+        let codex = SharedCodex::new(self.start.clone());
+        self.with_codex(codex)
+    }
+
+    /// The same engine with this app-server.
+    pub(super) fn with_codex(self, codex: SharedCodex) -> Self {
         Self {
-            codex: Arc::new(SharedCodex::new(self.start.clone())),
+            codex: Arc::new(codex),
             ..self
         }
     }

@@ -20,6 +20,9 @@ pub(super) const SETTINGS: &str = "settings/";
 /// The beginning of the key of [`KeptSteps`]; the ID of the session follows.
 pub(super) const RECORD: &str = "record/";
 
+/// The beginning of the key of a value of the engine's owner; the owner's own key follows.
+pub(super) const OF_OWNER: &str = "owner/";
+
 /// The origin of a session's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Origin {
@@ -66,8 +69,8 @@ pub(super) fn keys(session: &SessionId) -> [String; 2] {
 
 /// Has the guard store a value.
 pub(super) fn keep_as(keeper: &Keeper, key: &str, value: &impl Serialize) {
-    // Plain values are always written.
-    if let Ok(value) = serde_json::to_string(value) {
-        keeper.keep(key, value);
+    match serde_json::to_string(value) {
+        Ok(value) => keeper.keep(key, value),
+        Err(error) => tracing::error!("cannot keep {key} for the next process: {error}"),
     }
 }

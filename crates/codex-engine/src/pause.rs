@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use safe_files::off_runtime::{self, OffRuntimeError};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use supervise::descendants::{Process, Processes};
 
@@ -68,7 +69,8 @@ pub enum PauseError {
 }
 
 /// Marks the processes of the commands of one thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct CommandMark(String);
 
 impl CommandMark {

@@ -12,6 +12,7 @@ use common::sync::lock;
 use futures::future::join_all;
 use safe_files::off_runtime;
 use serde::{Deserialize, Serialize};
+use supervise::adoptable::ADOPTION_WAIT;
 use supervise::search_path::{protected_in, warn_of_replaceable};
 use tokio::time::timeout;
 
@@ -105,6 +106,15 @@ struct ProgramFile {
 }
 
 impl Agreement {
+    /// The agreement of an engine that shares its app-server with no other.
+    pub(super) fn of_one(launch: &Launch) -> Self {
+        Self {
+            launch: Some(launch.clone()),
+            program: ProgramFile::of(launch),
+            ..Self::default()
+        }
+    }
+
     /// The program of Codex, if it was found.
     pub(super) fn program(&self) -> Option<&Path> {
         Some(&self.program.as_ref()?.path)
@@ -345,7 +355,9 @@ impl AppServers {
         let mut codex = SharedCodex::new(start);
         if let Some(new_socket) = &self.new_adoption_socket {
             let kept = serde_json::to_string(&agreement).unwrap_or_default();
-            codex.backend.make_adoptable(Arc::clone(new_socket), kept);
+            codex
+                .backend
+                .make_adoptable(Arc::clone(new_socket), ADOPTION_WAIT, kept);
         }
         let codex = Arc::new(SharedCodex {
             agreement,

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use safe_files::state_directory::make_directory;
 use safe_files::state_file::{self, open_to_lock};
+use supervise::adoptable::AdoptionSockets;
 use supervise::private_socket::{self, check_directory, check_peer};
 use supervise::proof::{self, ProofName};
 use tokio::net::{UnixListener, UnixStream};
-use uuid::Uuid;
 
 /// The directory of the hosts, in the state directory.
 const DIRECTORY: &str = "hosts";
@@ -22,17 +22,11 @@ const DIRECTORY: &str = "hosts";
 /// The end of a socket's name.
 pub(crate) const SOCKET: &str = "sock";
 
-/// The end of the name of an adoption socket.
-pub(crate) const GUARD: &str = "guard";
-
 /// The end of a lock's name.
 pub(crate) const LOCK: &str = "lock";
 
 /// The end of a log's name.
 pub(crate) const LOG: &str = "log";
-
-/// How many hexadecimal digits tell the app-servers of a user apart.
-const ID_DIGITS: usize = 12;
 
 /// Where a host listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,9 +187,7 @@ impl HostEndpoint {
     /// The adoption socket of one more app-server of the host here.
     #[must_use]
     pub fn new_adoption_socket(&self) -> PathBuf {
-        let id = Uuid::new_v4().simple().to_string();
-        let short = id.get(..ID_DIGITS).unwrap_or(&id);
-        self.file(&format!("{short}.{GUARD}"))
+        self.adoption_sockets().new_socket()
     }
 
     /// The adoption sockets of the app-servers that the last host here has left.
@@ -204,16 +196,11 @@ impl HostEndpoint {
     ///
     /// Those of the file system.
     pub fn left_app_servers(&self) -> io::Result<Vec<PathBuf>> {
-        let mut left = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            let name = path.file_stem().and_then(|name| name.to_str());
-            let is_ours = name.is_some_and(|name| name.starts_with(&format!("{}.", self.key)));
-            if is_ours && path.extension().is_some_and(|end| end == GUARD) {
-                left.push(path);
-            }
-        }
-        Ok(left)
+        self.adoption_sockets().left()
+    }
+
+    fn adoption_sockets(&self) -> AdoptionSockets {
+        AdoptionSockets::new(&self.directory, self.key.as_str())
     }
 
     /// The file of this host whose name has this end.

@@ -13,9 +13,10 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use supervise::adoptable::AdoptionSockets;
 use supervise::proof::{self, ProofName};
 
-use crate::endpoint::{GUARD, HostEndpoint, LOCK, LOG, SOCKET};
+use crate::endpoint::{HostEndpoint, LOCK, LOG, SOCKET};
 
 /// How long files stay after the last change of one of them.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -83,7 +84,7 @@ fn others(own: &HostEndpoint) -> io::Result<Vec<HostEndpoint>> {
         };
         if ALL.contains(&end) {
             keys.insert(key.to_owned());
-        } else if end.rsplit('.').next() == Some(GUARD) {
+        } else if end.rsplit('.').next() == Some(AdoptionSockets::END) {
             adoptable.insert(key.to_owned());
         }
     }

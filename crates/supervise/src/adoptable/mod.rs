@@ -8,7 +8,7 @@
 //! ```
 //!
 //! When the owner is killed (`kill -9`), the control stream ends. The guard keeps the program
-//! running for [`ADOPTION_WAIT`], and accepts another owner on its Unix socket, the adoption
+//! running for a while ([`ADOPTION_WAIT`] by default), and accepts another owner on its Unix socket, the adoption
 //! socket. The new owner gets a fresh connection to the program, and the values that earlier owners
 //! have stored in the guard with a [`Keeper`]. Without another owner, the guard ends the tree. An
 //! owner that drops its [`AdoptableProcess`] ends the tree at once.
@@ -27,6 +27,7 @@ use std::time::Duration;
 
 #[cfg(all(target_os = "linux", not(portable)))]
 mod linux;
+mod sockets;
 #[cfg(not(all(target_os = "linux", not(portable))))]
 mod unsupported;
 
@@ -37,5 +38,7 @@ pub(crate) use linux::{kept, messages, send_descriptor};
 #[cfg(not(all(target_os = "linux", not(portable))))]
 pub use unsupported::{AdoptableProcess, Adopted, Keeper, adopt, is_supported, spawn_adoptable};
 
-/// How long a program continues to run without an owner.
+pub use sockets::AdoptionSockets;
+
+/// How long a program continues to run without an owner by default.
 pub const ADOPTION_WAIT: Duration = Duration::from_secs(30);

@@ -46,6 +46,7 @@ pub fn is_supported() -> bool {
 pub fn spawn_adoptable(
     _program: &Program,
     _adoption: &Path,
+    _wait: Duration,
 ) -> io::Result<(AdoptableProcess, ChildStderr)> {
     Err(io::ErrorKind::Unsupported.into())
 }

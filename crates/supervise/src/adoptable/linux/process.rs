@@ -91,7 +91,8 @@ fn check_supported() -> io::Result<()> {
 /// 127.0.0.1. Once it listens, it must write a line to stderr that ends with `ws://127.0.0.1:` and
 /// the port. Its stdin and stdout are `/dev/null`. The guard copies the program's stderr to the
 /// returned stream, as long as the owner lives. `adoption` is the absolute path of the adoption
-/// socket, in a directory that only the user can access (mode 0700). Call this in a Tokio runtime.
+/// socket, in a directory that only the user can access (mode 0700), and `wait` is how long the program
+/// runs without an owner. Call this in a Tokio runtime.
 ///
 /// # Errors
 ///
@@ -105,12 +106,19 @@ fn check_supported() -> io::Result<()> {
 pub fn spawn_adoptable(
     program: &Program,
     adoption: &Path,
+    wait: Duration,
 ) -> io::Result<(AdoptableProcess, ChildStderr)> {
     check_supported()?;
     let (ours, theirs) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let stream = UnixStream::from_std(ours)?;
-    let options = [OsStr::new("--adoption-socket"), adoption.as_os_str()];
+    let wait = format!("{}ms", wait.as_millis());
+    let options = [
+        OsStr::new("--adoption-socket"),
+        adoption.as_os_str(),
+        OsStr::new("--wait"),
+        OsStr::new(&wait),
+    ];
     let mark = TreeMark::of_socket(adoption);
     let mut child = guarded(program, &mark, &options)?
         .process_group(0)
