@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use safe_files::state_directory;
 use safe_files::untrusted_file::ReadError;
+use serde::{Deserialize, Serialize};
 use supervise::search_path::{CEILINGS, ceilings_in};
 use supervise::short_lived::ProgramOutput;
 
@@ -36,7 +37,7 @@ pub struct Git {
 }
 
 /// A repository with the settings that it had when it was first opened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Repository {
     layout: Arc<Layout>,
     settings: Arc<[Setting]>,

@@ -21,6 +21,7 @@ use std::{fs, io};
 
 use common::text::shell_word;
 use safe_files::untrusted_file::{Links, ReadError, read, read_text};
+use serde::{Deserialize, Serialize};
 
 /// The most that is read of one of git's small files, in bytes: they hold a path or the
 /// name of a branch.
@@ -36,7 +37,7 @@ const ENTRIES_LIMIT: usize = 200_000;
 const DEPTH_LIMIT: usize = 32;
 
 /// A repository's directories, absolute and without links.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// The top of the working tree.
     pub(crate) top: PathBuf,

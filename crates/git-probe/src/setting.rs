@@ -5,10 +5,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use serde::{Deserialize, Serialize};
+
 use super::invocation::SAFE;
 
 /// The origin of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Scope {
     /// The machine, the user, or the environment.
     User,
@@ -17,7 +19,7 @@ pub(super) enum Scope {
 }
 
 /// A setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Setting {
     pub(super) scope: Scope,
     /// Whether it comes from a variable of the environment or the command line.

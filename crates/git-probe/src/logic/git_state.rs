@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use serde::{Deserialize, Serialize};
 
 /// The state of a working tree, as git reports it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitState {
     /// The commit that is checked out; `None` before the first one.
     pub head: Option<String>,
@@ -15,7 +15,7 @@ pub struct GitState {
 }
 
 /// A file that differs from the commit that is checked out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     /// The kind of the file's change.
     pub kind: ChangeKind,

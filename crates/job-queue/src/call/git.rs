@@ -11,6 +11,7 @@ use git_probe::logic::git_state::{ChangeKind, GitState};
 use git_probe::repository::Repository;
 use git_probe::{Bounds, Git, GitError};
 use safe_files::off_runtime;
+use serde::{Deserialize, Serialize};
 use supervise::short_lived::Extent;
 use tokio_util::sync::CancellationToken;
 
@@ -18,18 +19,18 @@ use tokio_util::sync::CancellationToken;
 const OUTPUT_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// The state of the working tree at one moment.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum TreeState {
     /// There is no repository, or it was not inspected.
     NotInspected,
-    /// Git has failed.
-    Unknown(GitError),
+    /// Git has failed, for this reason.
+    Unknown(String),
     /// The inspected working tree.
     Tree(Tree),
 }
 
 /// A working tree.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Tree {
     repository: git_probe::Repository,
     /// The top directory.
@@ -59,10 +60,10 @@ pub(super) async fn inspect(
     match Git::begin(cwd, env, bounds(timeout, halt)).await {
         Ok(git) => match tree(&git).await {
             Ok(tree) => TreeState::Tree(tree),
-            Err(error) => TreeState::Unknown(error),
+            Err(error) => TreeState::Unknown(error.to_string()),
         },
         Err(error) if error.is_no_repository() => TreeState::NotInspected,
-        Err(error) => TreeState::Unknown(error),
+        Err(error) => TreeState::Unknown(error.to_string()),
     }
 }
 
@@ -111,7 +112,7 @@ impl TreeComparison {
         let mut root = None;
         match self.before {
             TreeState::NotInspected => {}
-            TreeState::Unknown(error) => changes.incomplete = Some(error.to_string()),
+            TreeState::Unknown(error) => changes.incomplete = Some(error),
             TreeState::Tree(before) => {
                 changes.head_before = before.state.head;
                 root = Some(before.root);
