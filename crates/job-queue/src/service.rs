@@ -539,8 +539,8 @@ impl CancelOutcome {
             }
             (CancelResponse::Requested, _) => {
                 "Cancellation requested; its worker has not ended its turn \
-                yet. If the worker has died, so has Codex, and the job is cancelled when the \
-                worker's lease ends"
+                yet. If the worker has died, the job is cancelled when the next one takes it over, \
+                or when its lease ends"
                     .to_owned()
             }
             (response, _) => response.message(),

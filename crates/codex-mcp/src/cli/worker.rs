@@ -37,8 +37,9 @@ and the CODEX_HOME of its submitter. The worker does not run jobs of others, unl
 Then it runs them with its own Codex and CODEX_HOME, and jobs that name programs fail. All other \
 variables, such as API keys, are this worker's. When this worker is told to end (Ctrl-C, \
 SIGTERM), it takes no more jobs, and gives its running jobs 30s (--grace) to finish; then, or at \
-a second signal, it ends them. The exit code is 130 after Ctrl-C. When the worker is killed, all \
-processes that it has started end with it.";
+a second signal, it ends them. The exit code is 130 after Ctrl-C. When the worker is killed, the \
+next one on this machine continues the calls of its jobs if it starts within 14s (on Linux, with \
+Codex 0.130 or newer). Otherwise, all processes that the worker has started end then.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HOW_IT_WORKS)]

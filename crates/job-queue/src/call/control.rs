@@ -81,7 +81,7 @@ pub(super) async fn next(directives: &mut Directives<'_>) -> PendingDirective {
 
 impl Call<'_> {
     /// Updates the open questions. The turn's time limit is paused while a question is open.
-    pub(super) fn update_questions(&mut self, open: &[OpenQuestion]) {
+    pub(super) fn update_questions(&mut self, session: &SessionId, open: &[OpenQuestion]) {
         match (open.is_empty(), self.waiting_since) {
             (false, None) => self.waiting_since = Some(Instant::now()),
             (true, Some(since)) => {
@@ -92,6 +92,7 @@ impl Call<'_> {
             }
             _ => {}
         }
+        self.note_record(session);
         self.sink.questions(open);
     }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::CallUpdate;
+use super::record::CallRecord;
 use crate::directive::Directive;
 
 /// The limit of a kept stream, in bytes. Later events are counted only.
@@ -90,6 +91,11 @@ impl<'a> EventSink<'a> {
     /// Reports a directive that was followed.
     pub(super) fn followed(&mut self, directive: &Directive) {
         (self.on_update)(CallUpdate::Followed(directive));
+    }
+
+    /// Reports the state with which another process can continue the call.
+    pub(super) fn note_record(&mut self, record: &CallRecord) {
+        (self.on_update)(CallUpdate::Record(record));
     }
 
     /// Reports lost events.

@@ -14,6 +14,7 @@ use common::sync::lock;
 use tokio::sync::mpsc;
 
 use super::event_sink::{EventLine, EventSink};
+use super::steps::KnownSteps;
 
 /// The limit of the queue, in bytes.
 const WAITING_LIMIT: usize = 16 * 1024 * 1024;
@@ -32,6 +33,8 @@ struct Shared {
     waiting_bytes: usize,
     lost: u64,
     has_subagents: bool,
+    /// The steps that were taken, if Codex may repeat them.
+    taken: Option<KnownSteps>,
 }
 
 impl EventQueue {
@@ -45,8 +48,30 @@ impl EventQueue {
         opened: &OpenThread,
         digest: Arc<Mutex<Digest>>,
     ) -> Result<Self, EngineError> {
+        Self::from_shared(engine, opened, Shared::new(digest))
+    }
+
+    /// As [`of`](Self::of), for a session whose turn is about to be continued.
+    pub(super) fn continuing(
+        engine: &Engine,
+        opened: &OpenThread,
+        digest: Arc<Mutex<Digest>>,
+    ) -> Result<Self, EngineError> {
+        let taken = Some(KnownSteps::default());
+        let shared = Shared {
+            taken,
+            ..Shared::new(digest)
+        };
+        Self::from_shared(engine, opened, shared)
+    }
+
+    fn from_shared(
+        engine: &Engine,
+        opened: &OpenThread,
+        shared: Shared,
+    ) -> Result<Self, EngineError> {
         let (sender, coming) = mpsc::unbounded_channel();
-        let shared = Arc::new(Mutex::new(Shared::new(digest)));
+        let shared = Arc::new(Mutex::new(shared));
         let reader = Arc::clone(&shared);
         engine.set_on_notification(&opened.session, move |notification| {
             if let Some(line) = lock(&reader).take(notification) {
@@ -103,6 +128,7 @@ impl Shared {
             waiting_bytes: 0,
             lost: 0,
             has_subagents: false,
+            taken: None,
         }
     }
 
@@ -114,6 +140,11 @@ impl Shared {
             self.has_subagents |= !children.is_empty();
         }
         let line = EventLine::of(&self.recorder.take(notification)?);
+        if let Some(taken) = &mut self.taken
+            && !taken.add(&line.json)
+        {
+            return None;
+        }
         lock(&self.digest).take(&line.event);
         if self.waiting_bytes + line.json.len() > WAITING_LIMIT {
             self.lost += 1;

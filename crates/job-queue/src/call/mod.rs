@@ -9,18 +9,24 @@
 //! Where a person answers Codex's questions, the questions are reported as they open and close,
 //! and answered by directives. The turn's time limit is paused while a question is open.
 //!
+//! Another process can continue a call whose process was killed, see `continuation`.
+//!
 //! The app-server is shared with other jobs. Codex gets the prompt when the state of the
 //! repository is known, so that no change is missed. However the turn ends, its session is
 //! closed, and all processes of its commands are ended, also those in sessions of their own.
 
+mod continuation;
 mod control;
 mod event_sink;
 mod events;
 mod git;
+mod record;
 mod refused;
+mod steps;
 mod thread;
 
 use std::ffi::OsString;
+use std::mem;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
@@ -45,13 +51,16 @@ use tokio_util::sync::CancellationToken;
 use self::control::Directives;
 use self::event_sink::EventSink;
 use self::events::EventQueue;
-use self::git::TreeComparison;
+use self::git::{TreeComparison, TreeState};
 use self::thread::{Prepared, TurnProgress};
 use crate::call_settings::CallSettings;
 use crate::directive::Directive;
 
+pub(crate) use self::continuation::resume;
 pub use self::control::{Control, PendingDirective};
 pub use self::event_sink::{STREAM_LIMIT, Stream};
+pub use self::record::CallRecord;
+pub(crate) use self::steps::KnownSteps;
 pub(crate) use self::thread::{PROVIDER, provider};
 
 /// How long each question to git may take: normally, and after the job was cancelled.
@@ -61,6 +70,9 @@ const GIT_TIMEOUT_WHEN_CANCELLED: Duration = Duration::from_secs(1);
 /// How long Codex may take to end an interrupted turn: less than the time that a worker has
 /// before its lease ends. It takes some 20 ms.
 const END_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// How long the guard may take to read what the next process needs. It takes less than a millisecond.
+const KEEP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number of the turn: the session of a call has no other.
 const ONLY_TURN: u64 = 1;
@@ -119,6 +131,9 @@ pub enum CallUpdate<'a> {
     Questions(&'a [OpenQuestion]),
     /// A directive that was followed.
     Followed(&'a Directive),
+    /// The state with which another process can continue the call. Reported before the prompt is sent,
+    /// and at each change.
+    Record(&'a CallRecord),
 }
 
 /// The outcome of a call. None of its processes runs any more.
@@ -161,50 +176,9 @@ pub async fn run(
     control: impl Into<Control<'_>>,
 ) -> CallOutcome {
     let Control { cancel, directives } = control.into();
-    let (begun, since) = (Instant::now(), SystemTime::now());
-    let mut call = Call {
-        engine,
-        request,
-        mark: CommandMark::random(),
-        limit: begun.checked_add(request.timeout),
-        cancel: &cancel,
-        sink: EventSink::new(request.keep_stream, &mut on_update),
-        sandbox: None,
-        provider: None,
-        leaves_threads: false,
-        waiting_since: None,
-        declined: None,
-        diff: String::new(),
-    };
-    let (comparison, ending) = Box::pin(call.execute(since, directives)).await;
-    let exit = match &ending {
-        WorkEnding::Died(how) | WorkEnding::Killed(how) => exit_of(engine, how),
-        _ => None,
-    };
-    let lost_codex = matches!(ending, WorkEnding::Died(_) | WorkEnding::Killed(_));
-    let limit = call.limit(&ending).await;
-    let Call {
-        sink,
-        sandbox,
-        leaves_threads,
-        diff,
-        ..
-    } = call;
-    let (digest, stream) = sink.finish();
-    let changes = comparison.changes(&digest);
-    CallOutcome {
-        failure: judge(&ending, &digest),
-        digest,
-        sandbox,
-        exit,
-        limit,
-        lost_codex,
-        leaves_threads,
-        changes,
-        diff,
-        stream,
-        took: begun.elapsed(),
-    }
+    let mut call = Call::new(engine, request, &cancel, &mut on_update);
+    let ended = Box::pin(call.execute(directives)).await;
+    call.finish(ended).await
 }
 
 /// The exit of Codex's process whose end was described as `how`, unless we ended it.
@@ -225,6 +199,8 @@ struct Call<'a> {
     engine: &'a Engine,
     request: &'a CallRequest,
     mark: CommandMark,
+    /// When the call began, also if that was in another process.
+    begun: SystemTime,
     /// When time is up.
     limit: Option<Instant>,
     cancel: &'a CancellationToken,
@@ -237,16 +213,71 @@ struct Call<'a> {
     waiting_since: Option<Instant>,
     /// The answer to a question that ends the turn, if there was one.
     declined: Option<WorkEnding>,
+    /// The working tree before the turn.
+    before: TreeState,
+    /// The same for another process, if it is not too long.
+    kept_before: TreeState,
+    /// Whether another process has begun the call.
+    is_continued: bool,
     diff: String,
+}
+
+impl<'a> Call<'a> {
+    fn new(
+        engine: &'a Engine,
+        request: &'a CallRequest,
+        cancel: &'a CancellationToken,
+        on_update: &'a mut dyn FnMut(CallUpdate<'_>),
+    ) -> Self {
+        Self {
+            engine,
+            request,
+            mark: CommandMark::random(),
+            begun: SystemTime::now(),
+            limit: Instant::now().checked_add(request.timeout),
+            cancel,
+            sink: EventSink::new(request.keep_stream, on_update),
+            sandbox: None,
+            provider: None,
+            leaves_threads: false,
+            waiting_since: None,
+            declined: None,
+            before: TreeState::NotInspected,
+            kept_before: TreeState::NotInspected,
+            is_continued: false,
+            diff: String::new(),
+        }
+    }
+
+    /// The outcome, when none of its processes runs any more.
+    async fn finish(self, (comparison, ending): (TreeComparison, WorkEnding)) -> CallOutcome {
+        let exit = match &ending {
+            WorkEnding::Died(how) | WorkEnding::Killed(how) => exit_of(self.engine, how),
+            _ => None,
+        };
+        let lost_codex = matches!(ending, WorkEnding::Died(_) | WorkEnding::Killed(_));
+        let limit = self.limit(&ending).await;
+        let (digest, stream) = self.sink.finish();
+        let changes = comparison.changes(&digest);
+        CallOutcome {
+            failure: judge(&ending, &digest),
+            digest,
+            sandbox: self.sandbox,
+            exit,
+            limit,
+            lost_codex,
+            leaves_threads: self.leaves_threads,
+            changes,
+            diff: self.diff,
+            stream,
+            took: self.begun.elapsed().unwrap_or_default(),
+        }
+    }
 }
 
 impl Call<'_> {
     /// Runs the call from the check of the account to the last inspection by git.
-    async fn execute(
-        &mut self,
-        since: SystemTime,
-        directives: Directives<'_>,
-    ) -> (TreeComparison, WorkEnding) {
+    async fn execute(&mut self, directives: Directives<'_>) -> (TreeComparison, WorkEnding) {
         let nothing = TreeComparison::none();
         let (start, sandbox) = match self.prepare().await {
             Ok(prepared) => prepared,
@@ -283,15 +314,42 @@ impl Call<'_> {
                 return (nothing, ending);
             }
         };
+        self.kept_before = record::kept(&before);
+        self.before = before;
         self.sandbox = sandbox.or_else(|| opened.sandbox.and_then(as_word));
         self.sink.session(&opened.thread, self.sandbox.as_deref());
         self.sink.warn(opened.warning());
-        let ending = self.run_turn(&opened, &mut events, directives).await;
+        self.note_record(&opened.session);
+        if timeout(KEEP_TIMEOUT, self.engine.flush_kept())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "the guard of Codex does not read: the next worker cannot continue the turn"
+            );
+        }
+        let ending = match self.begin_turn(&opened, &mut events).await {
+            Ok(turn) => {
+                self.follow_turn(&opened, turn, &mut events, directives)
+                    .await
+            }
+            Err(ending) => ending,
+        };
+        self.end_turn(&opened, events, ending).await
+    }
+
+    /// Closes the session of a turn that has ended, and inspects the tree again.
+    async fn end_turn(
+        &mut self,
+        opened: &OpenThread,
+        events: EventQueue,
+        ending: WorkEnding,
+    ) -> (TreeComparison, WorkEnding) {
         self.leaves_threads |= events.has_subagents();
-        let comparison = self.close_and_inspect(&opened, before, &ending).await;
-        if self.request.resume.is_some() {
+        let comparison = self.close_and_inspect(opened, &ending).await;
+        if self.request.resume.is_some() || self.is_continued {
             let codex_home = self.request.codex_home.clone();
-            let thread = opened.thread.clone();
+            let (thread, since) = (opened.thread.clone(), self.begun);
             for event in refused::calls(codex_home, thread, since, events.recorder()).await {
                 self.sink.record(&event);
             }
@@ -366,23 +424,32 @@ impl Call<'_> {
         }
     }
 
-    /// Prompts Codex, and follows the turn until it ends.
-    async fn run_turn(
+    /// Prompts Codex.
+    async fn begin_turn(
         &mut self,
         opened: &OpenThread,
         events: &mut EventQueue,
-        mut directives: Directives<'_>,
-    ) -> WorkEnding {
+    ) -> Result<TurnRef, WorkEnding> {
         let prompt = self.request.turn_prompt();
         let prompting = self.engine.prompt(&opened.session, prompt);
-        let turn = match self.until_cancelled(prompting).await {
-            Ok(Ok(turn)) => turn,
-            Ok(Err(error)) => return thread::ending(error),
+        match self.until_cancelled(prompting).await {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(error)) => Err(thread::ending(error)),
             Err(ending) => {
                 self.interrupt_turn(opened, events).await;
-                return ending;
+                Err(ending)
             }
-        };
+        }
+    }
+
+    /// Follows a turn until it ends.
+    async fn follow_turn(
+        &mut self,
+        opened: &OpenThread,
+        turn: TurnRef,
+        events: &mut EventQueue,
+        mut directives: Directives<'_>,
+    ) -> WorkEnding {
         let mut told = Vec::new();
         loop {
             let approval = self.request.settings.approval;
@@ -398,7 +465,7 @@ impl Call<'_> {
                 LoopEvent::Directive(given) => self.follow(&opened.session, given).await,
                 LoopEvent::Progress(Ok(Ok(TurnProgress::Asking(open)))) => {
                     told = open.iter().map(|one| one.id.clone()).collect();
-                    self.update_questions(&open);
+                    self.update_questions(&opened.session, &open);
                 }
                 LoopEvent::Progress(Ok(Ok(TurnProgress::Ended(outcome)))) => {
                     self.note_end(&outcome);
@@ -476,7 +543,6 @@ impl Call<'_> {
     async fn close_and_inspect(
         &mut self,
         opened: &OpenThread,
-        before: git::TreeState,
         ending: &WorkEnding,
     ) -> TreeComparison {
         let (engine, request) = (self.engine, self.request);
@@ -484,6 +550,7 @@ impl Call<'_> {
             WorkEnding::Cancelled => GIT_TIMEOUT_WHEN_CANCELLED,
             _ => GIT_TIMEOUT,
         };
+        let before = mem::replace(&mut self.before, TreeState::NotInspected);
         let inspection = TreeComparison::complete(before, &request.cwd, &request.env, timeout);
         let begins_none = matches!(ending, WorkEnding::Completed) && !self.leaves_threads;
         let is_elsewhere = !request.codex_home.starts_with(&request.cwd);
@@ -498,10 +565,15 @@ impl Call<'_> {
     /// Closes the session, and ends the processes of its commands.
     async fn close(&mut self, opened: &OpenThread) {
         self.unload(opened).await;
+        self.kill_marked().await;
+        self.engine.remove_mount_targets().await;
+    }
+
+    /// Ends the processes of the call's commands.
+    async fn kill_marked(&self) {
         if let Err(error) = self.engine.kill_marked(&self.mark).await {
             tracing::warn!("{error}");
         }
-        self.engine.remove_mount_targets().await;
     }
 
     /// Closes the session, and lets Codex unload its thread.

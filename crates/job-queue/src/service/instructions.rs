@@ -112,7 +112,7 @@ pub enum InstructError {
     /// The worker has not taken the instruction in time.
     #[error(
         "the job's worker has not taken it within {} s, and it was taken back. If the worker has \
-         died, so has Codex: see `codex-mcp jobs show`",
+         died, the next one may continue the turn: see `codex-mcp jobs show`",
         TIMEOUT.as_secs()
     )]
     NotTaken,

@@ -194,6 +194,33 @@ impl JobStore {
         Ok(Instruction { id, data, origin })
     }
 
+    /// Stores this outcome for the messages to a turn that an earlier worker has taken without storing
+    /// the outcome: they may have arrived, and would be sent twice. An answer to a question is taken
+    /// again, as a question is closed once.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn conclude_taken_messages(
+        &self,
+        claim: &Claim,
+        outcome: &str,
+    ) -> Result<WriteOutcome, StoreError> {
+        let sql = "UPDATE codex_instructions SET outcome = $3, data = '' \
+                   WHERE job = $1 AND attempt = $2 AND taken = 1 AND outcome IS NULL \
+                   AND question IS NULL";
+        let conclude = async |connection: &mut Connection| {
+            let Some(row) = hold(connection, claim).await? else {
+                return Ok(WriteOutcome::Lost);
+            };
+            let job = Value::Integer(row.number("seq")?);
+            let values = vec![job, claim.attempt.into(), outcome.into()];
+            connection.run(sql, values).await?;
+            Ok(WriteOutcome::Done)
+        };
+        writing!(self, conclude, Purpose::Write, Notify::Watchers)
+    }
+
     /// Stores the outcome of an instruction; [`DONE`] if it was followed.
     ///
     /// # Errors

@@ -182,6 +182,27 @@ impl JobStore {
         Ok(job.map(|job| claimed(job, worker)))
     }
 
+    /// Gives a running job with its attempt to another worker, and starts its lease again. `None` if the
+    /// job has ended, or another worker has it. A job whose row cannot be read fails.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn take_over(
+        &self,
+        earlier: &Claim,
+        worker: &WorkerId,
+        lease: Duration,
+    ) -> Result<Option<ClaimedJob>, StoreError> {
+        let sql = format!(
+            "UPDATE codex_jobs SET worker = $4, lease_until = {{now}} + $5 WHERE {FENCE} \
+             RETURNING seq, {{job}}"
+        );
+        let values = fence(earlier, [worker.as_str().into(), millis(lease)]);
+        let job = self.take(&sql, &values).await?;
+        Ok(job.map(|job| claimed(job, worker)))
+    }
+
     /// Renews a lease from now on, and reports whether the cancellation of the job was requested. A
     /// job whose row cannot be read fails, and the worker no longer has it.
     ///

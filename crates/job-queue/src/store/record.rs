@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use settings::store_location::Location;
 use uuid::Uuid;
@@ -265,7 +266,7 @@ impl Job {
 }
 
 /// A worker's claim to a job.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// The job.
     pub job: JobId,

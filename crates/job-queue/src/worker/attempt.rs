@@ -1,6 +1,7 @@
 //! One attempt at a job, from the claim to its outcome.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::pending;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use codex_engine::Engine;
 use codex_engine::logic::session::Alert;
 use codex_engine::logic::work::FailureClass;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
 
 use super::attempt_end::{AttemptEnd, FinalWrite, final_write, notify_end, write_end};
@@ -19,31 +20,49 @@ use super::cancel_handle::{CancelHandle, CancelReason, ThreadRecord};
 use super::dialog::Dialog;
 use super::engines::{EngineHandle, Login};
 use super::journal::Journal;
+use super::left_turn::{AttemptRecord, KnownEvents, LeftTurn};
 use super::mail_question::JobQuestion;
 use super::result::{AttemptResult, attempt_of};
 use super::stalls::StallWatch;
 use super::{Worker, notifications, run_attempt};
-use crate::call::{self, CallOutcome, CallRequest, CallUpdate, Control, PendingDirective};
+use crate::call::{
+    self, CallOutcome, CallRecord, CallRequest, CallUpdate, Control, PendingDirective,
+};
 use crate::logic::{Attempt, AttemptPhase, Cancellation, JobId, Lease};
 use crate::run::spec::StoredRun;
 use crate::store::{Claim, ClaimedJob, Job, RenewOutcome};
 
-/// Runs a claimed job, and stores the outcome. The claim was requested at the moment `asked`.
-pub(super) async fn attempt(held: HeldJob, claimed: ClaimedJob, asked: Instant) {
+/// How long the store may take to return the events of an attempt that an earlier worker has begun.
+const KNOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs a claimed job, and stores the outcome. The claim was requested at the moment `asked`. `left` is
+/// the turn, if an earlier worker has begun the attempt.
+pub(super) async fn attempt(
+    held: HeldJob,
+    claimed: ClaimedJob,
+    asked: Instant,
+    left: Option<LeftTurn>,
+) {
     let span = tracing::info_span!("job", id = %claimed.claim.job);
     // On the heap, as the future of an attempt may be larger than a thread's stack.
-    Box::pin(run_claimed(held, claimed, asked))
+    Box::pin(run_claimed(held, claimed, asked, left))
         .instrument(span)
         .await;
 }
 
-async fn run_claimed(mut held: HeldJob, claimed: ClaimedJob, asked: Instant) {
+async fn run_claimed(
+    mut held: HeldJob,
+    claimed: ClaimedJob,
+    asked: Instant,
+    left: Option<LeftTurn>,
+) {
     let worker = Rc::clone(&held.worker);
     let worker = worker.as_ref();
     let ClaimedJob { claim, job } = claimed;
     let began = Instant::now();
     let name = format!("job {} {:?}", claim.job, job.summary.task_name);
     match claim.attempt {
+        _ if left.is_some() => tracing::info!("{name} is continued: its worker was killed"),
         1 => tracing::info!("{name} begins"),
         number => tracing::info!("{name} begins, attempt {number}"),
     }
@@ -61,7 +80,7 @@ async fn run_claimed(mut held: HeldJob, claimed: ClaimedJob, asked: Instant) {
     ));
     let running = async {
         held.earlier_ended().await;
-        run(worker, &claim, &job, &held.cancel).await
+        run(worker, &claim, &job, &held.cancel, left).await
     };
     let ended = tokio::select! {
         ended = running => ended,
@@ -137,6 +156,7 @@ impl Drop for HeldJob {
             cancel_handles.remove(&self.job);
         }
         self.cancel.ended.cancel();
+        self.worker.job_ended.notify_one();
     }
 }
 
@@ -209,8 +229,21 @@ async fn cancel_before_lease_ends(
     }
 }
 
-async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -> AttemptEnd {
-    let journal = Journal::of(job);
+async fn run(
+    worker: &Worker,
+    claim: &Claim,
+    job: &Job,
+    cancel: &CancelHandle,
+    left: Option<LeftTurn>,
+) -> AttemptEnd {
+    let known = match &left {
+        Some(_) => Some(known_events(worker, &claim.job, cancel).await),
+        None => None,
+    };
+    let (journal, announced) = match known {
+        Some(known) => (Journal::continuing(known.steps), known.questions),
+        None => (Journal::of(job), HashSet::new()),
+    };
     worker.logins.borrow_mut().remove(&claim.job);
     let login = Login::of(&attempt_spec::codex_home(job, &worker.options)).await;
     let login = login.ok();
@@ -224,7 +257,9 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
                     (done, final_write)
                 }
                 None => {
-                    let mut done = Box::pin(run_call(worker, claim, job, &journal, cancel)).await;
+                    let left = left.map(|turn| (turn, announced));
+                    let call = run_call(worker, claim, job, &journal, cancel, left);
+                    let mut done = Box::pin(call).await;
                     let final_write = final_write(cancel.why(), done.outcome);
                     if let FinalWrite::Finish(ending) = final_write {
                         Box::pin(notify_end(worker, job, ending, &mut done, cancel)).await;
@@ -249,6 +284,38 @@ async fn run(worker: &Worker, claim: &Claim, job: &Job, cancel: &CancelHandle) -
     write_end(worker, claim, job, final_write, done, login, cancel).await
 }
 
+/// What the store has of the attempt that an earlier worker has begun. Nobody follows its turn meanwhile, so
+/// a store that takes long is not waited for: then some steps are stored twice.
+async fn known_events(worker: &Worker, job: &JobId, cancel: &CancelHandle) -> KnownEvents {
+    let reading = timeout(KNOWN_TIMEOUT, worker.known_events(job));
+    let known = cancel.token.run_until_cancelled(reading).await;
+    known.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The specification of an attempt, the engine that it uses, and the state of the call if an earlier
+/// worker has begun it. The turn of such a call is ended if the job may not run any more.
+async fn start_of<'a>(
+    worker: &'a Worker,
+    job: &Job,
+    left: Option<LeftTurn>,
+) -> Result<(AttemptSpec, EngineHandle<'a>, Option<CallRecord>), BadAttemptSpec> {
+    let Some(LeftTurn { mut engine, record }) = left else {
+        let (spec, codex) = spec_and_engine(worker, job).await?;
+        return Ok((spec, codex, None));
+    };
+    let taken_over = engine.wait_for(Option::is_some).await;
+    let shared = taken_over.ok().and_then(|shared| shared.clone().flatten());
+    let shared = shared.ok_or(BadAttemptSpec::NotTakenOver)?;
+    let codex = worker.engines.handle(&shared);
+    match attempt_spec::attempt_spec(job, &worker.options).await {
+        Ok(spec) => Ok((spec, codex, Some(record))),
+        Err(error) => {
+            codex.close(&record.session).await;
+            Err(error)
+        }
+    }
+}
+
 /// The specification of an attempt, and the engine that it uses.
 async fn spec_and_engine<'a>(
     worker: &'a Worker,
@@ -271,19 +338,23 @@ async fn run_call(
     job: &Job,
     journal: &Journal,
     cancel: &CancelHandle,
+    left: Option<(LeftTurn, HashSet<String>)>,
 ) -> AttemptResult {
     let options = &worker.options;
-    let (
-        AttemptSpec {
-            mut request,
-            if_unknown,
-            mail: _,
-        },
-        codex,
-    ) = match spec_and_engine(worker, job).await {
-        Ok(both) => both,
+    let (left, announced) = left.unzip();
+    if left.is_some() {
+        // The earlier worker may have taken an answer without passing it on.
+        cancel.instructed.notify_one();
+    }
+    let (spec, codex, record) = match start_of(worker, job, left).await {
+        Ok(start) => start,
         Err(error) => return AttemptResult::without_codex(&error, job),
     };
+    let AttemptSpec {
+        mut request,
+        if_unknown,
+        mail: _,
+    } = spec;
     let alerts = notifications::alerts_of_call(job, options);
     let alert = |alert: &Alert| {
         if let Some(alerts) = &alerts {
@@ -297,23 +368,45 @@ async fn run_call(
     };
     let stalls = StallWatch::new(options.stall, &alert);
     let (dialog, mut directives) = Dialog::of(worker, claim, job, journal, cancel);
+    let dialog = dialog.continuing(announced.unwrap_or_default());
     let handle_update = |news: CallUpdate<'_>| {
+        if let CallUpdate::Record(call) = &news {
+            let record = AttemptRecord {
+                claim: claim.clone(),
+                takers: Vec::new(),
+                call: (*call).clone(),
+            };
+            codex.engine().keep(claim.job.as_str(), &record);
+        }
         stalls.handle_update(&news);
         journal.handle_update(&news);
         dialog.handle_update(&news, &on_question);
     };
     let exchange = async {
-        cancel.token.run_until_cancelled(codex.start()).await;
         let engine = codex.engine();
-        let turn = run_turn(
-            engine,
-            &mut request,
-            if_unknown,
-            handle_update,
-            cancel,
-            &mut directives,
-        );
-        let outcome = turn.await;
+        let outcome = match record {
+            Some(record) => {
+                let control = Control {
+                    cancel: cancel.token.clone(),
+                    directives: Some(&mut directives),
+                };
+                let turn = call::resume(engine, &request, record, handle_update, control);
+                Box::pin(turn).await
+            }
+            None => {
+                cancel.token.run_until_cancelled(codex.start()).await;
+                let turn = run_turn(
+                    engine,
+                    &mut request,
+                    if_unknown,
+                    handle_update,
+                    cancel,
+                    &mut directives,
+                );
+                turn.await
+            }
+        };
+        engine.forget(claim.job.as_str());
         // Drop the remaining directives, which answers their senders.
         directives.close();
         while directives.try_recv().is_ok() {}

@@ -33,6 +33,8 @@ pub(super) enum BadAttemptSpec {
     Refused(#[from] Refusal),
     #[error(transparent)]
     NoCodex(#[from] NoCodex),
+    #[error("the Codex of a worker that was killed could not be taken over")]
+    NotTakenOver,
     #[error("this worker refuses it: {0}")]
     OutOfBounds(#[from] OutOfBounds),
     #[error(transparent)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{self, HeldJob};
 use super::cancel_handle::CancelReason;
 use super::slot::{RetakeOutcome, WorkerSlot};
-use super::{ClaimState, SHUTDOWN_TIMEOUT, Worker};
+use super::{ClaimState, SHUTDOWN_TIMEOUT, Worker, takeover};
 use crate::logic::{IdleTimer, JobId};
 use crate::store::{ClaimedJob, Demand, StoreError};
 
@@ -23,6 +23,7 @@ pub(super) async fn work(
     hurry: &CancellationToken,
 ) {
     let mut attempts = Attempts::new(worker);
+    attempts.continue_left(closing);
     attempts.take(slot, closing).await;
     // Another worker takes jobs that are submitted from now on.
     slot.release();
@@ -52,6 +53,8 @@ async fn put_back_unknown(worker: &Worker) {
 struct Attempts {
     worker: Rc<Worker>,
     tasks: JoinSet<()>,
+    /// The attempts of an earlier worker, a task for each of its app-servers.
+    left: JoinSet<()>,
 }
 
 /// A claimed job, and when the claim was requested.
@@ -69,6 +72,18 @@ impl Attempts {
         Self {
             worker: Rc::clone(worker),
             tasks: JoinSet::new(),
+            left: JoinSet::new(),
+        }
+    }
+
+    /// Continues the jobs that an earlier worker has left, concurrently with the others.
+    fn continue_left(&mut self, closing: &CancellationToken) {
+        for socket in takeover::left_sockets(&self.worker) {
+            let worker = Rc::clone(&self.worker);
+            let closing = closing.clone();
+            self.left.spawn_local(async move {
+                takeover::continue_jobs(&worker, &socket, &closing).await;
+            });
         }
     }
 
@@ -81,14 +96,21 @@ impl Attempts {
                 idle.worked(now());
                 continue;
             }
-            let (has_room, leave_at) = (self.has_room(), idle.leave_at(self.tasks.len()));
+            let at_work = self.tasks.len() + self.left.len();
+            let (has_room, leave_at) = (self.has_room(), idle.leave_at(at_work));
             tokio::select! {
                 () = closing.cancelled() => {}
                 Some(ended) = self.tasks.join_next() => {
                     log_panic(ended);
                     idle.worked(now());
                 }
+                Some(ended) = self.left.join_next() => {
+                    log_panic(ended);
+                    idle.worked(now());
+                }
                 () = changes.changed(), if has_room => {}
+                // A job of an earlier worker is no task of its own.
+                () = self.worker.job_ended.notified(), if !has_room => {}
                 () = until(leave_at) => {
                     if self.leave(slot).await == IdleDecision::Leaves {
                         return;
@@ -101,7 +123,13 @@ impl Attempts {
 
     fn has_room(&self) -> bool {
         let most = usize::try_from(self.worker.options.concurrency.get());
-        self.tasks.len() < most.unwrap_or(usize::MAX)
+        self.running() < most.unwrap_or(usize::MAX)
+    }
+
+    /// The number of running jobs, with those of an earlier worker.
+    fn running(&self) -> usize {
+        let held = self.worker.cancel_handles.borrow().len();
+        held.max(self.tasks.len())
     }
 
     /// Claims and starts a job. Returns whether there was one.
@@ -128,7 +156,7 @@ impl Attempts {
             return;
         };
         self.tasks
-            .spawn_local(attempt::attempt(held, claimed, asked));
+            .spawn_local(attempt::attempt(held, claimed, asked, None));
     }
 
     /// Releases the slot and checks once more for a job, see [`WorkerSlot`].
@@ -168,7 +196,7 @@ impl Attempts {
         let grace = self.worker.options.grace;
         tracing::info!(
             "the worker ends: {} may continue for {}",
-            counted(self.tasks.len(), "job"),
+            counted(self.running(), "job"),
             humantime::format_duration(grace)
         );
         tokio::select! {
@@ -180,16 +208,20 @@ impl Attempts {
             cancel.cancel(CancelReason::WorkerEnds);
         }
         if timeout(SHUTDOWN_TIMEOUT, self.all_ended()).await.is_err() {
-            let left = counted(self.tasks.len(), "job");
+            let left = counted(self.running(), "job");
             tracing::error!(
                 "the outcome of {left} could not be stored; other workers recover them"
             );
         }
         self.tasks.shutdown().await;
+        self.left.shutdown().await;
     }
 
     async fn all_ended(&mut self) {
         while let Some(ended) = self.tasks.join_next().await {
+            log_panic(ended);
+        }
+        while let Some(ended) = self.left.join_next().await {
             log_panic(ended);
         }
     }

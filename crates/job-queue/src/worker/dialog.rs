@@ -48,6 +48,8 @@ pub(super) struct Dialog<'a> {
     mailed: Mutex<mpsc::UnboundedReceiver<MailedAnswer>>,
     to_mailed: mpsc::UnboundedSender<MailedAnswer>,
     given: GivenAnswers,
+    /// The IDs of the questions that an earlier worker has announced.
+    announced: HashSet<String>,
     /// The instructions that were taken: each is followed once, even if its row is put back.
     taken: RefCell<HashSet<String>>,
     /// Outcomes that could not be stored yet, by the IDs of their instructions.
@@ -79,6 +81,7 @@ impl<'a> Dialog<'a> {
             mailed: Mutex::new(mailed),
             to_mailed,
             given: GivenAnswers::default(),
+            announced: HashSet::new(),
             taken: RefCell::default(),
             unstored: RefCell::default(),
             changed: Notify::new(),
@@ -87,12 +90,21 @@ impl<'a> Dialog<'a> {
         (dialog, directives)
     }
 
+    /// The same dialog of an attempt that an earlier worker has begun; `announced` are the IDs of the
+    /// questions that it has announced.
+    pub(super) fn continuing(self, announced: HashSet<String>) -> Self {
+        Self { announced, ..self }
+    }
+
     /// Handles an update of the call; `on_question` is called for each new question.
     pub(super) fn handle_update(&self, news: &CallUpdate<'_>, on_question: &dyn Fn(JobQuestion)) {
         match news {
             CallUpdate::Questions(open) => self.update_questions(open, on_question),
             CallUpdate::Followed(directive) => self.record_followed(directive),
-            CallUpdate::Session(_) | CallUpdate::Event(..) | CallUpdate::Lost(_) => {}
+            CallUpdate::Session(_)
+            | CallUpdate::Event(..)
+            | CallUpdate::Lost(_)
+            | CallUpdate::Record(_) => {}
         }
     }
 
@@ -121,7 +133,10 @@ impl<'a> Dialog<'a> {
 
     fn announce(&self, open: &OpenQuestion, is_bounded: bool) -> JobQuestion {
         let alert = Alert::of_question(&open.id, &open.ask, open.expires);
-        if let Alert::Question { summary, .. } = &alert {
+        let is_announced = self.announced.contains(&open.id.0);
+        if let Alert::Question { summary, .. } = &alert
+            && !is_announced
+        {
             let words = format!("asks: {summary}");
             let data = json!({ "words": words, "request_id": open.id });
             self.journal.note(ASKED, &data);
@@ -133,6 +148,7 @@ impl<'a> Dialog<'a> {
         JobQuestion {
             job: self.job.summary.id.clone(),
             id,
+            is_announced,
             alert,
             offer: mail_answers::offer(&open.ask, is_bounded),
             to_dialog: self.to_mailed.clone(),

@@ -10,18 +10,27 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use codex_engine::binary::{self, NoCodex, Source};
+use codex_engine::command::SessionId;
 use codex_engine::logic::session::Timeouts;
-use codex_engine::{Engine, Launch, Options};
+use codex_engine::{AdoptionError, Engine, Launch, LeftAppServer, Options, ThreadTools};
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use safe_files::off_runtime::{self, OffRuntimeError};
+use supervise::adoptable::AdoptionSockets;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{JobTools, MailAccess};
 use crate::logic::JobId;
+
+/// How long an app-server may take to answer its new owner.
+const ADOPTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a session that an earlier worker has left may take to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long an app-server is kept that no job uses.
 const KEPT: Duration = Duration::from_secs(60);
@@ -86,8 +95,16 @@ impl Login {
     }
 }
 
+/// Why an app-server cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TakeoverError {
+    #[error(transparent)]
+    Adoption(#[from] AdoptionError),
+    #[error("it does not answer within {} s", ADOPTION_TIMEOUT.as_secs())]
+    Silent,
+}
+
 /// All engines of a worker.
-#[derive(Default)]
 pub(super) struct Engines {
     /// The engines that get jobs.
     current: RefCell<HashMap<EngineKey, Rc<SharedEngine>>>,
@@ -95,9 +112,12 @@ pub(super) struct Engines {
     retired: RefCell<Vec<Rc<SharedEngine>>>,
     /// Woken when a job has stopped using an engine.
     changed: Notify,
+    /// Where the next worker finds the app-servers of this one, if it is killed, and how long they wait
+    /// for it; `None` if it cannot.
+    sockets: Option<(AdoptionSockets, Duration)>,
 }
 
-struct SharedEngine {
+pub(super) struct SharedEngine {
     engine: Engine,
     users: Cell<usize>,
     idle_since: Cell<Instant>,
@@ -110,6 +130,63 @@ pub(super) struct EngineHandle<'a> {
 }
 
 impl Engines {
+    pub(super) fn new(sockets: Option<(AdoptionSockets, Duration)>) -> Self {
+        Self {
+            current: RefCell::default(),
+            retired: RefCell::default(),
+            changed: Notify::new(),
+            sockets,
+        }
+    }
+
+    /// Where the next worker finds the app-servers.
+    pub(super) fn sockets(&self) -> Option<&AdoptionSockets> {
+        let (sockets, _) = self.sockets.as_ref()?;
+        Some(sockets)
+    }
+
+    /// Takes over an app-server of an earlier worker. It gets no other jobs, and lives as long as there
+    /// are handles on it.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeoverError`]; the app-server has ended then.
+    pub(super) async fn adopt(
+        &self,
+        left: LeftAppServer,
+        codex: Option<(PathBuf, Source)>,
+        codex_home: &Path,
+        tools: Arc<dyn ThreadTools>,
+    ) -> Result<EngineHandle<'_>, TakeoverError> {
+        let engine = self.engine(codex, codex_home, tools);
+        let error = match timeout(ADOPTION_TIMEOUT, engine.adopt(left)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.into()),
+            Err(_) => Some(TakeoverError::Silent),
+        };
+        if let Some(error) = error {
+            engine.shut_down().await;
+            return Err(error);
+        }
+        let shared = Rc::new(SharedEngine {
+            engine,
+            users: Cell::new(0),
+            idle_since: Cell::new(Instant::now()),
+        });
+        let handle = self.handle(&shared);
+        self.retired.borrow_mut().push(shared);
+        Ok(handle)
+    }
+
+    /// One more handle on an engine.
+    pub(super) fn handle(&self, shared: &Rc<SharedEngine>) -> EngineHandle<'_> {
+        shared.users.set(shared.users.get() + 1);
+        EngineHandle {
+            engines: self,
+            shared: Rc::clone(shared),
+        }
+    }
+
     /// The engine for a job with this Codex, home and mail.
     ///
     /// # Errors
@@ -136,19 +213,13 @@ impl Engines {
             .extend(old.map(|(_, shared)| shared));
         let mail = key.mail.clone();
         let shared = current.entry(key).or_insert_with(|| {
-            let engine = engine(codex, codex_home);
-            let tools = tools.with(mail.as_ref());
             Rc::new(SharedEngine {
-                engine: engine.with_tools(tools),
+                engine: self.engine(codex, codex_home, tools.with(mail.as_ref())),
                 users: Cell::new(0),
                 idle_since: Cell::new(Instant::now()),
             })
         });
-        shared.users.set(shared.users.get() + 1);
-        Ok(EngineHandle {
-            engines: self,
-            shared: Rc::clone(shared),
-        })
+        Ok(self.handle(shared))
     }
 
     /// Shuts unneeded engines down, for as long as it is polled.
@@ -186,6 +257,20 @@ impl Engines {
         idle.map(|shared| shared.idle_since.get() + KEPT).min()
     }
 
+    /// An engine for jobs, which is not started.
+    fn engine(
+        &self,
+        codex: Option<(PathBuf, Source)>,
+        codex_home: &Path,
+        tools: Arc<dyn ThreadTools>,
+    ) -> Engine {
+        let engine = engine(codex, codex_home).with_tools(tools);
+        match self.sockets.clone() {
+            Some((sockets, wait)) => engine.adoptable(wait, move || sockets.new_socket()),
+            None => engine,
+        }
+    }
+
     /// Shuts all engines down.
     pub(super) async fn shut_down(&self) {
         let current = self.current.take().into_values();
@@ -202,6 +287,35 @@ impl EngineHandle<'_> {
     /// Starts Codex, if it does not run.
     pub(super) async fn start(&self) {
         start(&self.shared.engine).await;
+    }
+
+    /// The engine, for further [handles](Engines::handle).
+    pub(super) fn shared(&self) -> Rc<SharedEngine> {
+        Rc::clone(&self.shared)
+    }
+
+    /// Closes the sessions that an earlier worker has left, except for these.
+    pub(super) async fn close_others(&self, continued: &HashSet<SessionId>) {
+        for session in self.engine().session_ids() {
+            if !continued.contains(&session) {
+                self.close(&session).await;
+            }
+        }
+    }
+
+    /// Ends the turn of a session that an earlier worker has left, and closes the session. Codex itself
+    /// is ended if it takes too long.
+    pub(super) async fn close(&self, session: &SessionId) {
+        let engine = self.engine();
+        let closing = async {
+            // A session that has gone meanwhile is closed as well.
+            let _ = engine.continue_session(session).await;
+            let _ = engine.close(session, "its job has ended").await;
+        };
+        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+            tracing::warn!("session {session} does not end; ending Codex");
+            engine.give_up_codex();
+        }
     }
 
     /// Gives the engine to no further job, and lets it end when no job uses it.
@@ -264,8 +378,6 @@ fn stamp(file: &Path) -> Stamp {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use agent_team::Member;
     use codex_engine::thread_tools::NoTools;
@@ -289,6 +401,10 @@ mod tests {
         assert_eq!(changed().await, []);
         fs::write(&login, "{ }").unwrap();
         assert_eq!(changed().await, [ids[0].clone()]);
+    }
+
+    fn engines() -> Engines {
+        Engines::new(None)
     }
 
     /// A directory with two programs and no login.
@@ -323,7 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_with_the_same_codex_home_and_login_share_an_engine() {
-        let (place, engines) = (place(), Engines::default());
+        let (place, engines) = (place(), engines());
         let place = place.path();
         let first = used(&engines, place, "one", "a");
         assert!(is_same(&first, &used(&engines, place, "one", "a")));
@@ -343,7 +459,7 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_with_mail_share_an_engine_with_those_of_the_same_member() {
-        let (place, engines) = (place(), Engines::default());
+        let (place, engines) = (place(), engines());
         let place = place.path();
         let of = |identity: &str| MailAccess {
             member: Member {
@@ -369,7 +485,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn idle_engine_is_kept_for_a_while() {
-        let (place, engines) = (place(), Engines::default());
+        let (place, engines) = (place(), engines());
         let next = used(&engines, place.path(), "one", "a");
         assert!(engines.unneeded().is_empty());
         assert_eq!(engines.next_end(), None);

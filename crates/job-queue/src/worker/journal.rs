@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::Worker;
 use super::cancel_handle::{CancelHandle, CancelReason};
 use super::result::attempt_of;
-use crate::call::CallUpdate;
+use crate::call::{CallUpdate, KnownSteps};
 use crate::store::{AppendOutcome, Claim, Job, LONGEST_TEXT, NewEvent, StoreError, WriteOutcome};
 
 /// The limit of the queue, in bytes. A single longer event is accepted too.
@@ -39,6 +39,9 @@ pub const WAITS: &str = "codex-mcp/waits";
 /// The overhead that is counted for each event beside its text, in bytes.
 const OVERHEAD: usize = 100;
 
+/// The kind of the event of a turn that another worker continues: `{"words":TEXT}`.
+pub const CONTINUES: &str = "codex-mcp/continues";
+
 /// The limits of a batch, in events and in bytes.
 const BATCH: usize = 500;
 const BATCH_BYTES: usize = 1 << 20;
@@ -55,6 +58,8 @@ pub(super) struct Journal {
     news: Notify,
     /// Cancelled when no more events will come.
     closed: CancellationToken,
+    /// The steps that an earlier worker has stored.
+    stored: KnownSteps,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +100,17 @@ impl Journal {
         journal
     }
 
+    /// The journal of an attempt that an earlier worker has begun, and which has stored these steps.
+    pub(super) fn continuing(stored: KnownSteps) -> Self {
+        let journal = Self {
+            stored,
+            ..Self::default()
+        };
+        let words = "its worker was killed; another one continues the turn";
+        journal.note(CONTINUES, &json!({ "words": words }));
+        journal
+    }
+
     /// Queues an update of the call.
     pub(super) fn handle_update(&self, news: &CallUpdate<'_>) {
         match news {
@@ -104,11 +120,12 @@ impl Journal {
                 pending.dropped = pending.dropped.saturating_add(*number);
                 return;
             }
+            CallUpdate::Event(_, line) if self.stored.contain(line) => return,
             CallUpdate::Event(event, line) => {
                 self.pending.borrow_mut().add(kind(event, line), line);
             }
-            // The dialog records these.
-            CallUpdate::Questions(_) | CallUpdate::Followed(_) => return,
+            // The dialog records the questions.
+            CallUpdate::Questions(_) | CallUpdate::Followed(_) | CallUpdate::Record(_) => return,
         }
         self.news.notify_one();
     }

@@ -45,6 +45,8 @@ pub(super) struct JobQuestion {
     pub(super) job: JobId,
     /// The ID of the question.
     pub(super) id: String,
+    /// Whether an earlier worker has announced it.
+    pub(super) is_announced: bool,
     /// The notice of the question.
     pub(super) alert: Alert,
     /// The decisions that can be made by mail.
@@ -129,6 +131,7 @@ mod tests {
         let question = JobQuestion {
             job: JobId::from_random(0),
             id: "req_1".to_owned(),
+            is_announced: false,
             alert: Alert::Stalled {
                 silent: Duration::ZERO,
                 doing: String::new(),

@@ -38,9 +38,12 @@
 //!
 //! When it is told to end, the worker takes no more jobs and lets the running ones finish for a
 //! grace time. Then it ends their Codexes and gives the jobs up: they run again where they may,
-//! and fail as "worker stopped" otherwise. When the worker is killed, its guards end the
-//! Codexes, and another worker recovers the jobs when their leases end. The worker that ends a job
-//! in this way sends its notification.
+//! and fail as "worker stopped" otherwise. The worker that ends a job in this way sends its
+//! notification.
+//!
+//! When the worker is killed, its guards wait 14 s for the next worker of the machine, which continues
+//! the turns of calls, where Codex can listen on a port (`takeover`). Otherwise they end the Codexes,
+//! and another worker recovers the jobs when their leases end.
 
 mod admission;
 mod attempt;
@@ -52,6 +55,7 @@ mod dialog;
 mod engines;
 mod heartbeat;
 mod journal;
+mod left_turn;
 pub mod lock;
 mod mail_question;
 mod notifications;
@@ -63,6 +67,7 @@ mod slot;
 mod stalls;
 pub mod start;
 mod store_health;
+mod takeover;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -79,6 +84,7 @@ use codex_engine::binary::Source;
 use settings::bounds::CurrentBounds;
 use settings::store_access::{Access, OthersJobs};
 use settings::store_location::Location;
+use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -90,7 +96,7 @@ use super::store::{JobStore, NewWorker, StoreError, new_worker_id};
 use crate::logic::{JobId, WorkerId};
 
 pub use self::dialog::{ASKED, TOLD, UNANSWERED};
-pub use self::journal::{AGAIN, DROPPED, QUEUE_LIMIT, WAITS};
+pub use self::journal::{AGAIN, CONTINUES, DROPPED, QUEUE_LIMIT, WAITS};
 pub use self::notifications::UsualNotifiers;
 pub use self::reporter::{BEGINS, STEP, THREAD, TURN, TURN_ENDED};
 pub use self::slot::{Announcement, LockedSlot, RetakeOutcome, WorkerSlot};
@@ -230,7 +236,11 @@ pub async fn run(
     hurry: CancellationToken,
 ) -> Result<(), WorkerError> {
     let store = JobStore::open(&options.location, &options.access()).await?;
-    let worker = Rc::new(Worker::new(store, options));
+    let worker = Worker::new(store, options);
+    let worker = Rc::new(match slot.is_held() {
+        true => worker.adoptable(),
+        false => worker,
+    });
     worker.store.register(&worker.about).await?;
     if let Err(error) = slot.ready() {
         worker.leave().await;
@@ -266,8 +276,9 @@ struct Worker {
     options: Options,
     /// The handles of the running jobs.
     cancel_handles: RefCell<HashMap<JobId, Rc<CancelHandle>>>,
-    /// The jobs whose attempts have ended before the store had the outcome: until their leases end,
-    /// the store still says that this worker runs them.
+    /// The jobs whose attempts have ended before the store had the outcome, and those that are being
+    /// taken over or were not in time: until their leases end, the store may say that this worker runs
+    /// them.
     unsettled: RefCell<HashSet<JobId>>,
     /// The logins of the jobs that this worker has put back to wait for a usage limit.
     logins: RefCell<HashMap<JobId, Login>>,
@@ -275,6 +286,8 @@ struct Worker {
     notices: RefCell<JoinSet<()>>,
     store_health: StoreHealth,
     claims: Cell<ClaimState>,
+    /// Woken when an attempt has ended.
+    job_ended: Notify,
     work: Work,
     engines: Engines,
 }
@@ -330,16 +343,23 @@ impl Worker {
         Self {
             store,
             about,
-            options,
             cancel_handles: RefCell::default(),
             unsettled: RefCell::default(),
             logins: RefCell::default(),
             notices: RefCell::default(),
             store_health: StoreHealth::new(),
             claims: Cell::new(ClaimState::Known),
+            job_ended: Notify::new(),
             work: Work::new(),
-            engines: Engines::default(),
+            engines: Engines::new(None),
+            options,
         }
+    }
+
+    /// The same worker, whose turns the next holder of the slot continues if this one is killed.
+    fn adoptable(self) -> Self {
+        let engines = Engines::new(takeover::sockets(&self.options));
+        Self { engines, ..self }
     }
 
     fn id(&self) -> &WorkerId {

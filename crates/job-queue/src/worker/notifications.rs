@@ -91,10 +91,13 @@ impl JobAlerts {
         }
     }
 
-    /// Tells of a question, which agents may answer by mail if the user allows it.
+    /// Tells of a question, which agents may answer by mail if the user allows it. One that an earlier
+    /// worker has announced is mailed again, as nobody reads the answers to that mail any more.
     pub(super) fn ask(&self, question: JobQuestion) {
         if !self.answer_by_mail {
-            self.give(&question.job, &question.alert);
+            if !question.is_announced {
+                self.give(&question.job, &question.alert);
+            }
         } else if includes(self.kinds.as_deref(), question.alert.kind()) {
             let notice = notice(&question.job, &question.alert);
             self.alerts.ask(notice, Arc::new(question));

@@ -76,6 +76,7 @@ impl AttemptResult {
     }
 
     pub(super) fn without_codex(error: &BadAttemptSpec, job: &Job) -> Self {
+        let is_lost = matches!(error, BadAttemptSpec::NotTakenOver);
         let failure = Failure {
             class: FailureClass::NotStarted,
             message: error.to_string(),
@@ -89,6 +90,7 @@ impl AttemptResult {
             },
             session: None,
             outcome: match still_waiting(job, None, SystemTime::now()) {
+                _ if is_lost => AttemptOutcome::LostCodex,
                 Some(waiting) => AttemptOutcome::UsedUp(waiting),
                 None => AttemptOutcome::Failed,
             },

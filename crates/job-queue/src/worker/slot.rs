@@ -20,6 +20,9 @@ pub trait WorkerSlot {
     /// If the worker cannot start after all.
     fn ready(&mut self) -> io::Result<()>;
 
+    /// Whether this worker holds the slot. Others work in parallel with it.
+    fn is_held(&self) -> bool;
+
     /// Releases the slot.
     fn release(&mut self);
 
@@ -73,6 +76,10 @@ impl WorkerSlot for LockedSlot {
             Announcement::OnStdout => start::announce(READY),
             Announcement::None => Ok(()),
         }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
     fn release(&mut self) {

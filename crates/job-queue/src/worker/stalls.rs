@@ -46,7 +46,10 @@ impl<'a> StallWatch<'a> {
                 activity::take(&mut self.activity.borrow_mut(), event, now);
             }
             CallUpdate::Questions(open) => self.is_waiting.set(!open.is_empty()),
-            CallUpdate::Session(_) | CallUpdate::Lost(_) | CallUpdate::Followed(_) => {}
+            CallUpdate::Session(_)
+            | CallUpdate::Lost(_)
+            | CallUpdate::Followed(_)
+            | CallUpdate::Record(_) => {}
         }
         self.news.notify_one();
     }

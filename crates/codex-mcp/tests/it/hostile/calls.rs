@@ -165,7 +165,10 @@ async fn events_are_reported_as_they_arrive() {
                 cancel.cancel();
             }
         }
-        CallUpdate::Session(_) | CallUpdate::Questions(_) | CallUpdate::Followed(_) => {}
+        CallUpdate::Session(_)
+        | CallUpdate::Questions(_)
+        | CallUpdate::Followed(_)
+        | CallUpdate::Record(_) => {}
         CallUpdate::Lost(number) => panic!("{number} events are lost"),
     };
     let outcome = outcome_with(&home, &engine, &request(&home, "hi"), note, cancel.clone()).await;

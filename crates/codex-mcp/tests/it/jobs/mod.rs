@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use settings::store_access::Access;
 use settings::store_location::Location;
 use tempfile::TempDir;
-use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
+use testkit::fake::{Action, PLAN, Plan, VERSION, fake_codex_path};
 use testkit::postgres::Postgres;
 use testkit::process::{self, Process};
 use testkit::wait::TIME_LIMIT;
@@ -146,6 +146,9 @@ impl WorkerFixture {
     }
 }
 
+/// A release whose app-servers no other worker can take over: the fake has no port.
+const WITHOUT_TAKEOVER: &str = "0.129.0";
+
 /// Writes a Codex that runs a script of `sh` in each turn, with the prompt as `$1`.
 pub(crate) fn play_codex(home: &Home, codex: &Path, script: &str) {
     let run = Action::Run {
@@ -155,7 +158,7 @@ pub(crate) fn play_codex(home: &Home, codex: &Path, script: &str) {
     let path = codex.with_extension("plan");
     fs::write(&path, serde_json::to_vec(&plan).unwrap()).unwrap();
     let text = format!(
-        "#!/bin/sh\nexport {PLAN}={}\nexec {} \"$@\"\n",
+        "#!/bin/sh\nexport {PLAN}={} {VERSION}={WITHOUT_TAKEOVER}\nexec {} \"$@\"\n",
         path.display(),
         fake_codex_path().display()
     );

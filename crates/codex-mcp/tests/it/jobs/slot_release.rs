@@ -45,6 +45,10 @@ impl WorkerSlot for ContestedSlot {
         Ok(())
     }
 
+    fn is_held(&self) -> bool {
+        self.hold == RetakeOutcome::Ours
+    }
+
     fn release(&mut self) {
         if self.hold == RetakeOutcome::Theirs {
             return;

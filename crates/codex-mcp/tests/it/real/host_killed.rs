@@ -424,7 +424,7 @@ async fn turn_that_ends_without_a_host_is_told(release: &str) {
 }
 
 /// All that Codex has written of its threads.
-fn rollout(stage: &CodexFixture) -> String {
+pub(super) fn rollout(stage: &CodexFixture) -> String {
     let mut all = String::new();
     let mut waiting = vec![stage.home.codex_home().join("sessions")];
     while let Some(path) = waiting.pop() {

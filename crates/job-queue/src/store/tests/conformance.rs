@@ -28,7 +28,7 @@ use crate::logic::{
 use instructions::{
     instruction_is_taken_by_its_attempt_until_it_is_concluded,
     instruction_of_another_host_is_unproven, malformed_rows_of_a_dialog_are_left_out,
-    question_has_one_answer,
+    message_that_may_have_arrived_is_not_sent_again, question_has_one_answer,
 };
 use lists::{
     job_is_found_by_id_prefix, latest_job_of_a_directory_is_found,
@@ -41,7 +41,7 @@ use queue::{
     job_for_one_host_waits_for_it, job_is_claimed_once, job_is_stored_as_requested,
     job_submitted_twice_is_stored_once, job_with_expired_lease_fails_or_runs_again,
     oldest_job_is_claimed_first, renewal_of_an_unreadable_row_fails_its_job,
-    unreadable_rows_fail_and_other_jobs_are_claimed,
+    running_job_is_given_to_another_worker_once, unreadable_rows_fail_and_other_jobs_are_claimed,
     unreadable_rows_fail_and_other_jobs_are_recovered, worker_without_its_lease_changes_nothing,
 };
 use records::{
@@ -101,6 +101,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         job_for_one_host_waits_for_it
         job_is_claimed_once
         worker_without_its_lease_changes_nothing
+        running_job_is_given_to_another_worker_once
         job_with_expired_lease_fails_or_runs_again
         given_up_job_fails_or_runs_again
         unreadable_rows_fail_and_other_jobs_are_claimed
@@ -132,6 +133,7 @@ pub(super) async fn of_existing_tables(make: &mut dyn FnMut(&str) -> TestStore) 
         questions_are_listed_while_their_attempt_runs
         changed_question_is_unproven
         instruction_is_taken_by_its_attempt_until_it_is_concluded
+        message_that_may_have_arrived_is_not_sent_again
         question_has_one_answer
         instruction_of_another_host_is_unproven
         malformed_rows_of_a_dialog_are_left_out

@@ -40,6 +40,7 @@ async fn commands_and_file_changes_are_recorded(release: &str) {
         CallUpdate::Session(id) => sessions.push(id.clone()),
         CallUpdate::Event(..) => events += 1,
         CallUpdate::Questions(_) | CallUpdate::Followed(_) => panic!("nothing is asked"),
+        CallUpdate::Record(_) => {}
         CallUpdate::Lost(number) => panic!("{number} events are lost"),
     };
     let outcome = stage

@@ -10,6 +10,26 @@ fn instruction(question: Option<&str>) -> NewInstruction {
     }
 }
 
+/// An answer is taken again: it cannot be given twice.
+pub(super) async fn message_that_may_have_arrived_is_not_sent_again(stage: &TestStore) {
+    let store = stage.open().await;
+    let claim = running(&store, LONG).await;
+    store.set_questions(&claim, &[asked("q")]).await.unwrap();
+    let (message, answer, late) = (instruction(None), instruction(Some("q")), instruction(None));
+    for new in [&message, &answer] {
+        store.instruct(&claim.job, new).await.unwrap();
+    }
+    assert_eq!(store.take_instructions(&claim).await.unwrap().len(), 2);
+    store.instruct(&claim.job, &late).await.unwrap();
+    let concluded = store.conclude_taken_messages(&claim, "perhaps").await;
+    assert_eq!(concluded.unwrap(), WriteOutcome::Done);
+    let perhaps = InstructionProgress::Concluded("perhaps".to_owned());
+    assert_eq!(store.progress(&message).await.unwrap(), perhaps);
+    let taken = store.take_instructions(&claim).await.unwrap();
+    let ids: HashSet<String> = taken.into_iter().map(|one| one.id).collect();
+    assert_eq!(ids, [&answer, &late].map(|new| new.id.to_string()).into());
+}
+
 pub(super) async fn instruction_is_taken_by_its_attempt_until_it_is_concluded(stage: &TestStore) {
     let store = stage.open().await;
     let claim = running(&store, LONG).await;

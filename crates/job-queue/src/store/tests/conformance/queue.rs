@@ -361,6 +361,32 @@ pub(super) async fn unreadable_rows_fail_and_other_jobs_are_recovered(stage: &Te
     assert_unreadable_rows_failed(&store, changes.len() + 2).await;
 }
 
+/// The earlier worker can write nothing any more. A job that has ended is not given.
+pub(super) async fn running_job_is_given_to_another_worker_once(stage: &TestStore) {
+    let store = stage.open().await;
+    let earlier = running(&store, NONE).await;
+    let (next, third) = (new_worker_id(), new_worker_id());
+    let taken = store.take_over(&earlier, &next, LONG).await.unwrap();
+    let ClaimedJob { claim, job } = taken.unwrap();
+    assert_eq!(claim.worker, next);
+    assert_eq!(
+        (claim.attempt, job.attempts),
+        (earlier.attempt, earlier.attempt)
+    );
+    assert!(
+        store.reap(&[]).await.unwrap().is_empty(),
+        "its lease is new"
+    );
+    let again = store.take_over(&earlier, &third, LONG).await.unwrap();
+    assert_eq!(again, None);
+    let written = store.finish(&earlier, &finished(Ending::Failed)).await;
+    assert_eq!(written.unwrap(), WriteOutcome::Lost);
+    let written = store.finish(&claim, &finished(Ending::Completed)).await;
+    assert_eq!(written.unwrap(), WriteOutcome::Done);
+    let ended = store.take_over(&claim, &third, LONG).await.unwrap();
+    assert_eq!(ended, None);
+}
+
 /// SQLite alone stores values of any type in a column. The control is the first renewal.
 pub(super) async fn renewal_of_an_unreadable_row_fails_its_job(stage: &TestStore) {
     if stage.location.path().is_none() {
