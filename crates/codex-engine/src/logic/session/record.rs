@@ -226,7 +226,7 @@ impl SessionRecord {
         self.running.is_some()
     }
 
-    /// Whether a turn was running, and nobody had asked to interrupt the turn.
+    /// Whether a turn was running whose interruption was not requested.
     #[must_use]
     pub fn is_uninterrupted(&self) -> bool {
         let running = self.running.as_ref();

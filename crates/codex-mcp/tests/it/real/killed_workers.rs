@@ -115,14 +115,14 @@ impl WorkerFixture {
         question.await.id
     }
 
-    /// How often the events say that another worker continues the turn.
+    /// The number of events which say that another worker continues the turn.
     async fn notices(&self, id: &JobId) -> u64 {
         let events = self.events(id).await;
         let notices = events.iter().filter(|event| event.starts_with(CONTINUES));
         notices.count() as u64
     }
 
-    /// How often the model was asked something new by a person.
+    /// How many messages of a user with this text the last request to the model has.
     fn prompts(&self, prompt: &str) -> usize {
         let asked = self.stage.model.requests().pop().unwrap();
         let messages = asked.user_messages().into_iter();
