@@ -12,7 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use safe_files::untrusted_file::{Links, open};
+use serde::{Deserialize, Serialize};
 
+use super::bytes::Bytes;
 use super::{Git, GitError};
 
 const LIST: &[&str] = &["ls-files", "-z", "-v"];
@@ -21,14 +23,14 @@ const LIST: &[&str] = &["ls-files", "-z", "-v"];
 const CLEARING: [&str; 2] = ["--no-assume-unchanged", "--no-skip-worktree"];
 
 /// The files that were marked, and the index that they were marked in.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Flags {
-    marked: BTreeSet<Vec<u8>>,
+    marked: BTreeSet<Bytes>,
     index: Option<IndexStamp>,
 }
 
 /// A fingerprint that changes when an index is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct IndexStamp(u64, u64, i64, i64);
 
 impl IndexStamp {
@@ -55,7 +57,7 @@ impl Git {
         let marked = self.marked().await?;
         let new: Vec<&[u8]> = marked
             .difference(&before.marked)
-            .map(Vec::as_slice)
+            .map(|path| path.0.as_slice())
             .collect();
         if new.is_empty() {
             return Ok(self.clone());
@@ -84,15 +86,31 @@ impl Git {
     }
 
     /// The tag of a marked file is a small letter, or `S`.
-    async fn marked(&self) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    async fn marked(&self) -> Result<BTreeSet<Bytes>, GitError> {
         let output = self.output(LIST, &[]).await?;
         let records = output.split(|byte| *byte == 0);
         let marked = records.filter_map(|record| match record {
             [tag, b' ', path @ ..] if tag.is_ascii_lowercase() || *tag == b'S' => {
-                Some(path.to_owned())
+                Some(Bytes(path.to_owned()))
             }
             _ => None,
         });
         Ok(marked.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_survive_json() {
+        let flags = Flags {
+            marked: [Bytes(b"a\xff".to_vec())].into(),
+            index: Some(IndexStamp(u64::MAX, 2, -3, 4)),
+        };
+        let text = serde_json::to_string(&flags).unwrap();
+        let read: Flags = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.marked, read.index), (flags.marked, flags.index));
     }
 }

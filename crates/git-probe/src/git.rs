@@ -21,7 +21,7 @@ use super::invocation::{Bounds, Invocation};
 use super::layout::{Layout, LayoutError};
 use super::owner;
 use super::setting::{self, Setting};
-use super::view::View;
+use super::view::{InfoFiles, View};
 
 /// The files at the top of a working tree that git reads.
 const IN_TREE: [&str; 4] = [".gitattributes", ".gitignore", ".gitmodules", ".mailmap"];
@@ -33,14 +33,24 @@ pub struct Git {
     pub(super) view: Arc<View>,
     /// The settings of the user and the repository at the beginning.
     pub(super) settings: Arc<[Setting]>,
+    /// The repository's files in `info` at the beginning.
+    info: Arc<InfoFiles>,
     pub(super) invocation: Invocation,
 }
 
-/// A repository with the settings that it had when it was first opened.
+/// A repository with the settings, ignored files and attributes that it had when it was first opened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Repository {
     layout: Arc<Layout>,
     settings: Arc<[Setting]>,
+    info: Arc<InfoFiles>,
+}
+
+impl Repository {
+    /// Whether git has opened this repository, with the same directories.
+    pub fn is_of(&self, git: &Git) -> bool {
+        self.layout == git.layout
+    }
 }
 
 impl Git {
@@ -63,11 +73,17 @@ impl Git {
         if settings.len() > SETTINGS_LIMIT {
             return Err(GitError::TooManySettings);
         }
-        Self::with(layout.into(), settings.into(), invocation)
+        let info = InfoFiles::of(&layout).map_err(GitError::View)?;
+        let repository = Repository {
+            layout: layout.into(),
+            settings: settings.into(),
+            info: info.into(),
+        };
+        Self::with(repository, invocation)
     }
 
-    /// Opens a repository again with its earlier settings, so that settings which were added since
-    /// cannot hide anything. A repository with another layout is opened as a new one.
+    /// Opens a repository again with its earlier settings, ignored files and attributes, so that what
+    /// was added to them since cannot hide anything. A repository with another layout is opened as a new one.
     ///
     /// # Errors
     ///
@@ -82,17 +98,17 @@ impl Git {
         if layout != *earlier.layout {
             return Self::begin(directory, env, bounds).await;
         }
-        let Repository { layout, settings } = earlier.clone();
-        Self::with(layout, settings, invocation)
+        Self::with(earlier.clone(), invocation)
     }
 
-    fn with(
-        layout: Arc<Layout>,
-        settings: Arc<[Setting]>,
-        mut invocation: Invocation,
-    ) -> Result<Self, GitError> {
+    fn with(repository: Repository, mut invocation: Invocation) -> Result<Self, GitError> {
+        let Repository {
+            layout,
+            settings,
+            info,
+        } = repository;
         owner::check(&layout, &settings, |name| invocation.variable(name))?;
-        let view = view_of(&layout, &settings, &invocation).map_err(GitError::View)?;
+        let view = view_of(&layout, &settings, &info, &invocation).map_err(GitError::View)?;
         invocation.set("GIT_DIR", view.path());
         invocation.set("GIT_WORK_TREE", &layout.top);
         invocation.set("GIT_INDEX_FILE", layout.git_dir.join("index"));
@@ -104,6 +120,7 @@ impl Git {
             layout,
             view: Arc::new(view),
             settings,
+            info,
             invocation,
         })
     }
@@ -113,6 +130,7 @@ impl Git {
         Repository {
             layout: Arc::clone(&self.layout),
             settings: Arc::clone(&self.settings),
+            info: Arc::clone(&self.info),
         }
     }
 
@@ -303,11 +321,16 @@ fn reject_fifos(layout: &Layout) -> Result<(), LayoutError> {
     }
 }
 
-fn view_of(layout: &Layout, settings: &[Setting], invocation: &Invocation) -> io::Result<View> {
+fn view_of(
+    layout: &Layout,
+    settings: &[Setting],
+    info: &InfoFiles,
+    invocation: &Invocation,
+) -> io::Result<View> {
     let no_home = || io::Error::other("neither HOME nor XDG_STATE_HOME is set");
     let state =
         state_directory::state_directory(|name| invocation.variable(name)).ok_or_else(no_home)?;
-    View::new(layout, settings, &state)
+    View::new(layout, settings, info, &state)
 }
 
 /// The overrides that disable the programs that git would run for our questions.

@@ -39,6 +39,7 @@
 //! - `remote`: the refs of a remote.
 //! - `flags`: marks in the index that hide changes.
 //! - `submodules`: protects submodules, through which Codex could have programs run.
+//! - `bytes`: bytes and paths in JSON.
 //!
 //! Source: git-config(1), gitattributes(5), git(1) for the variables.
 #![cfg_attr(
@@ -52,6 +53,7 @@
     )
 )]
 
+mod bytes;
 mod error;
 #[expect(
     clippy::disallowed_methods,
@@ -94,5 +96,5 @@ pub use flags::Flags;
 pub use git::{Git, Repository};
 pub use invocation::{Bounds, ELSEWHERE, until_stopped};
 pub use layout::{Layout, LayoutError};
-pub use submodules::Submodules;
+pub use submodules::{Submodules, SubmodulesRecord};
 pub use tree::written;

@@ -29,9 +29,11 @@ use common::sync::lock;
 use safe_files::directory_lock::{DirectoryLock, LOCK};
 use safe_files::state_directory::make_directory;
 use safe_files::untrusted_file::{Links, read};
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::Layout;
+use super::bytes::Bytes;
 use super::setting::{Scope, Setting};
 
 /// The directory of views, below the state directory.
@@ -99,6 +101,34 @@ const REMOTES: [(&str, &str); 10] = [
 /// Settings of the user's that views don't have.
 const NOT_RECORDED: [&[u8]; 4] = [b"include.", b"includeif.", b"filter.", b"hook."];
 
+/// The files of `info` that decide which files git compares, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct InfoFiles {
+    exclude: Bytes,
+    attributes: Bytes,
+    sparse_checkout: Bytes,
+}
+
+impl InfoFiles {
+    /// The files as they are now; a missing one is empty.
+    pub(super) fn of(layout: &Layout) -> io::Result<Self> {
+        let file = |directory: &Path, name: &str| match read(
+            &directory.join("info").join(name),
+            INFO_LIMIT,
+            Links::Followed,
+        ) {
+            Ok(bytes) => Ok(Bytes(bytes)),
+            Err(error) if error.is_not_found() => Ok(Bytes::default()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        };
+        Ok(Self {
+            exclude: file(&layout.common_dir, "exclude")?,
+            attributes: file(&layout.common_dir, "attributes")?,
+            sparse_checkout: file(&layout.git_dir, "sparse-checkout")?,
+        })
+    }
+}
+
 /// The directory of a view. It is removed when this is dropped. If the process was killed, a later
 /// view removes it.
 #[derive(Debug)]
@@ -113,7 +143,12 @@ pub(super) struct View {
 
 impl View {
     /// Creates a view below the state directory, with those settings that belong in one.
-    pub(super) fn new(layout: &Layout, settings: &[Setting], state: &Path) -> io::Result<Self> {
+    pub(super) fn new(
+        layout: &Layout,
+        settings: &[Setting],
+        info: &InfoFiles,
+        state: &Path,
+    ) -> io::Result<Self> {
         let all = state.join(VIEWS);
         make_directory(&all)?;
         remove_stale(&all);
@@ -132,9 +167,12 @@ impl View {
         }
         view.link("logs/HEAD", &layout.git_dir.join("logs/HEAD"))?;
         view.link("logs/refs", &layout.common_dir.join("logs/refs"))?;
-        view.copy_info("exclude", &layout.common_dir, b"")?;
-        view.copy_info("attributes", &layout.common_dir, ATTRIBUTES)?;
-        view.copy_info("sparse-checkout", &layout.git_dir, b"")?;
+        view.write("info/exclude", &info.exclude.0)?;
+        view.write(
+            "info/attributes",
+            &[&info.attributes.0, ATTRIBUTES].concat(),
+        )?;
+        view.write("info/sparse-checkout", &info.sparse_checkout.0)?;
         let wanted = settings.iter().filter(|setting| belongs(setting));
         view.write("config", &in_file(wanted))?;
         let users = settings.iter().filter(|setting| is_recorded(setting));
@@ -188,17 +226,6 @@ impl View {
 
     fn link(&self, name: &str, target: &Path) -> io::Result<()> {
         symlink(target, self.path().join(name))
-    }
-
-    /// Copies a file of `info`, and appends these lines.
-    fn copy_info(&self, name: &str, from: &Path, lines: &[u8]) -> io::Result<()> {
-        let path = from.join("info").join(name);
-        let copied = match read(&path, INFO_LIMIT, Links::Followed) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => return Err(io::Error::other(error.to_string())),
-        };
-        self.write(&format!("info/{name}"), &[&copied, lines].concat())
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

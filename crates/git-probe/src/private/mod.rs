@@ -20,6 +20,7 @@
 //!          └───────────► common/  config, info, links into private/: only read
 //! ```
 //!
+//! - `continuation`: the record with which another process continues a killed run.
 //! - `contents`: what a private directory and its settings begin with.
 //! - `refs`: refs, as the private directory has them.
 //! - `objects`: transfers objects into the repository.
@@ -43,6 +44,7 @@
 
 mod aside;
 mod contents;
+mod continuation;
 mod directory_identity;
 mod index;
 mod journal;
@@ -85,6 +87,7 @@ pub(crate) use refs::entry as reference;
 pub(crate) use tracking::source as tracked_ref;
 pub(crate) use trees::{counted as trees, parents as commit};
 
+pub use continuation::PrivateGitRecord;
 pub use leftovers::{Leftover, LeftoverState, leftovers, recover};
 pub use takeover::Takeover;
 
@@ -137,8 +140,8 @@ pub struct PrivateGit {
     /// The git program, for the repository itself.
     git: Git,
     synced: SyncedState,
-    /// The common refs when this process opened the directory; empty in the recovery of an
-    /// interrupted run.
+    /// The common refs when the run, in its first process, opened the directory; empty in the
+    /// recovery of an interrupted run.
     first: Refs,
     /// Whether a takeover has begun and not been completed, or was skipped.
     takeover_incomplete: bool,

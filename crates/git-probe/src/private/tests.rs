@@ -1,6 +1,8 @@
 //! Private git directories of a real repository.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::os::unix::fs::MetadataExt;
 use std::pin::pin;
 use std::process::Command;
 use std::task::Poll;
@@ -50,6 +52,19 @@ impl Repository {
 
     async fn open(&self, run: &str) -> PrivateGit {
         PrivateGit::open(&self.git, run).await.unwrap()
+    }
+
+    /// Continues a run as another process does.
+    async fn continuing(
+        &self,
+        run: &str,
+        record: &PrivateGitRecord,
+    ) -> Result<PrivateGit, GitError> {
+        let record = serde_json::to_string(record).unwrap();
+        let record = serde_json::from_str(&record).unwrap();
+        let earlier = self.git.repository();
+        let git = Git::reopen(&earlier, &self.top, &self.env, guarded_bounds()).await?;
+        PrivateGit::continuing(&git, run, record).await
     }
 
     /// Runs git as the user.
@@ -221,4 +236,141 @@ async fn lock_of_a_kept_directory_is_released_after_the_work_with_its_files() {
     drop(release_last);
     io_thread.flush().await;
     assert!(!DirectoryLock::is_held(&directory).unwrap());
+}
+
+/// Leaves the directory as the death of the process does: with its contents, and without a lock.
+fn killed(mut private: PrivateGit) -> PrivateGitRecord {
+    drop(private.lock.take());
+    private.record()
+}
+
+/// The inode and the time of the last change of each entry below a directory.
+fn stamps_below(directory: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
+    let mut stamps = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let about = path.symlink_metadata().unwrap();
+        if about.is_dir() {
+            stamps.extend(stamps_below(&path));
+        }
+        stamps.insert(path, (about.ino(), about.ctime(), about.ctime_nsec()));
+    }
+    stamps
+}
+
+#[tokio::test]
+async fn commits_from_before_and_after_a_kill_are_taken_over_by_the_continued_run() {
+    let repository = Repository::new().await;
+    let private = repository.open("run").await;
+    repository.commit_as_codex(&private, "a.txt");
+    let record = killed(private);
+    let mut continued = repository.continuing("run", &record).await.unwrap();
+    repository.commit_as_codex(&continued, "b.txt");
+    let takeover = continued.take_over(&CancellationToken::new()).await;
+    let takeover = takeover.unwrap();
+    assert!(takeover.complete, "{:?}", takeover.warnings);
+    let subjects = repository.git(&["log", "--format=%s", "main"]);
+    assert_eq!(subjects, "b.txt\na.txt\nstart");
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    assert_eq!(continued.close().await, None);
+}
+
+/// Codex may amend its own commits of the run.
+#[tokio::test]
+async fn continued_run_compares_branches_with_those_from_before_the_run() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("run").await;
+    let first = private.first.clone();
+    repository.commit_as_codex(&private, "a.txt");
+    private.take_over(&CancellationToken::new()).await.unwrap();
+    let record = killed(private);
+    let mut continued = repository.continuing("run", &record).await.unwrap();
+    assert_eq!(continued.first, first);
+    let amend = ["commit", "--quiet", "--amend", "--message", "b"];
+    repository.git_of_codex(&continued, &amend);
+    let takeover = continued.take_over(&CancellationToken::new()).await;
+    let warnings = takeover.unwrap().warnings;
+    let is_about_rewriting = |warning: &String| warning.contains("rewritten");
+    assert!(!warnings.iter().any(is_about_rewriting), "{warnings:?}");
+    assert_eq!(repository.git(&["log", "-1", "--format=%s", "main"]), "b");
+}
+
+#[tokio::test]
+async fn continuing_changes_no_file_of_the_run() {
+    let repository = Repository::new().await;
+    let private = repository.open("run").await;
+    fs::write(repository.top.join("a.txt"), "a").unwrap();
+    repository.git_of_codex(&private, &["add", "a.txt"]);
+    let directory = private.directory.clone();
+    let before = stamps_below(&directory);
+    let record = killed(private);
+    let mut continued = repository.continuing("run", &record).await.unwrap();
+    assert_eq!(stamps_below(&directory), before);
+    assert!(DirectoryLock::is_held(&directory).unwrap());
+    continued
+        .take_over(&CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(repository.git(&["status", "--porcelain"]), "A  a.txt");
+}
+
+#[tokio::test]
+async fn incomplete_takeover_stays_incomplete_when_the_run_is_continued() {
+    let repository = Repository::new().await;
+    let mut private = repository.open("run").await;
+    repository.commit_as_codex(&private, "a.txt");
+    private.skip_takeover().await;
+    private.refused = vec![PathBuf::from("sub")];
+    let directory = private.directory.clone();
+    fs::create_dir(directory.join(KEPT)).unwrap();
+    fs::write(directory.join(RETRY), "").unwrap();
+    let record = killed(private);
+    let continued = repository.continuing("run", &record).await.unwrap();
+    assert!(continued.takeover_incomplete);
+    assert_eq!(continued.refused, [PathBuf::from("sub")]);
+    assert!(!directory.join(KEPT).exists() && !directory.join(RETRY).exists());
+}
+
+#[tokio::test]
+async fn takeover_that_was_killed_is_incomplete_when_the_run_is_continued() {
+    let repository = Repository::new().await;
+    let private = repository.open("run").await;
+    fs::write(private.directory.join(journal::JOURNAL), "{}").unwrap();
+    let record = killed(private);
+    let continued = repository.continuing("run", &record).await.unwrap();
+    assert!(continued.takeover_incomplete);
+}
+
+#[tokio::test]
+async fn directory_that_is_gone_is_not_created_by_continuing() {
+    let repository = Repository::new().await;
+    let private = repository.open("run").await;
+    let directory = private.directory.clone();
+    let record = killed(private);
+    fs::remove_file(directory.join(SYNCED)).unwrap();
+    let error = repository.continuing("run", &record).await.unwrap_err();
+    assert!(error.to_string().contains("is gone"), "{error}");
+    assert!(directory.join(PRIVATE).exists(), "Codex may be working");
+    fs::remove_dir_all(&directory).unwrap();
+    let error = repository.continuing("run", &record).await.unwrap_err();
+    assert!(error.to_string().contains("is gone"), "{error}");
+    assert!(!directory.exists());
+}
+
+#[tokio::test]
+async fn directory_of_another_process_or_repository_is_not_continued() {
+    let repository = Repository::new().await;
+    let private = repository.open("run").await;
+    let record = private.record();
+    let error = repository.continuing("run", &record).await.unwrap_err();
+    assert!(error.to_string().contains("another process"), "{error}");
+    let directory = private.directory.clone();
+    drop(killed(private));
+    let mut synced = SyncedState::load(&directory).unwrap().unwrap();
+    synced.top = "/elsewhere".into();
+    let synced = serde_json::to_vec(&synced).unwrap();
+    fs::write(directory.join(SYNCED), synced).unwrap();
+    let error = repository.continuing("run", &record).await.unwrap_err();
+    assert!(error.to_string().contains("another repository"), "{error}");
+    assert!(directory.join(SYNCED).exists());
 }

@@ -14,6 +14,7 @@
 //! | settings and hooks of a git directory elsewhere | yes | yes |
 //! | its index, which can list more submodules | yes | read again each time |
 //!
+//! - `continuation`: the record with which another process continues a killed run.
 //! - `context`: lists the submodules, and records the state of one.
 //! - `state`: recorded state, and the action for each difference.
 //! - `restore`: restores one submodule.
@@ -28,6 +29,7 @@
 //! Source: gitsubmodules(7), gitrepository-layout(5), git-config(1).
 
 mod context;
+mod continuation;
 mod directory;
 mod nested;
 mod notes;
@@ -57,6 +59,8 @@ use self::search::{SearchResult, repositories_below};
 use self::state::{Bytes, SubmoduleState};
 use self::visit::VisitResult;
 use super::{Git, GitError, written};
+
+pub use self::continuation::SubmodulesRecord;
 
 pub(crate) use self::context::submodules_in;
 pub(crate) use self::nested::directories_in;
@@ -111,10 +115,7 @@ impl Submodules {
     /// [`GitError`] if git cannot list the submodules, or if the notes cannot be written.
     pub async fn note(git: &Git) -> Result<(Self, Vec<String>), GitError> {
         let context = RepoContext::of(git);
-        let no_home =
-            || GitError::Submodules(io::Error::other("neither HOME nor XDG_STATE_HOME is set"));
-        let state = state_directory(|name| git.variable(name)).ok_or_else(no_home)?;
-        let directory = NotesDirectory::of(&git.layout().git_dir, &state);
+        let directory = notes_directory(git)?;
         let own = context.clone();
         let top = match on_disk(move || own.index()).await? {
             Some(index) => context.listed(index).await?,
@@ -250,6 +251,24 @@ impl Submodules {
 /// How many new repositories are named.
 const NAMED: usize = 10;
 
+/// The directory of the repository's notes.
+fn notes_directory(git: &Git) -> Result<NotesDirectory, GitError> {
+    let no_home =
+        || GitError::Submodules(io::Error::other("neither HOME nor XDG_STATE_HOME is set"));
+    let state = state_directory(|name| git.variable(name)).ok_or_else(no_home)?;
+    Ok(NotesDirectory::of(&git.layout().git_dir, &state))
+}
+
+/// Pauses before another attempt to take the lock of an active run. An error after `until`.
+async fn pause(until: Instant) -> Result<(), GitError> {
+    if Instant::now() >= until {
+        let error = io::Error::other("another run does not release its lock");
+        return Err(GitError::Submodules(error));
+    }
+    sleep(PAUSE).await;
+    Ok(())
+}
+
 /// Takes the lock of an active run, and returns it with the notes that apply.
 async fn begin(
     context: &RepoContext,
@@ -263,12 +282,8 @@ async fn begin(
         let place = directory.clone();
         let (lock, left) = match on_disk(move || place.try_begin()).await? {
             RunStart::Shared(lock, notes) => return Ok((Arc::new(notes), lock, restored)),
-            RunStart::Wait if Instant::now() >= until => {
-                let error = io::Error::other("another run does not release its lock");
-                return Err(GitError::Submodules(error));
-            }
             RunStart::Wait => {
-                sleep(PAUSE).await;
+                pause(until).await?;
                 continue;
             }
             RunStart::Alone(lock, left) => (lock, left),

@@ -15,6 +15,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::context::RepoContext;
 use super::directory::{Directory, DirectoryError, MovedAside};
 use super::search::is_bare;
@@ -31,9 +33,11 @@ const NAMED: usize = 10;
 
 /// Directories with files of the repository that were not repositories before Codex began, as paths
 /// from the top.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct PlainDirectories {
+    #[serde(with = "crate::bytes::paths")]
     without_git: Vec<PathBuf>,
+    #[serde(with = "crate::bytes::paths")]
     not_bare: Vec<PathBuf>,
 }
 

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use common::text::first_names;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::shown;
@@ -79,17 +80,20 @@ const COMMANDS: [(&str, &str); 37] = [
 ];
 
 /// The files before the run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ProgramFiles {
+    #[serde(with = "crate::bytes::path")]
     top: PathBuf,
     /// Files and directories, each with the setting that leads there.
+    #[serde(with = "crate::bytes::texts_by_path")]
     places: BTreeMap<PathBuf, String>,
     before: Hashes,
 }
 
 /// Files with hashes of their contents.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Hashes {
+    #[serde(with = "crate::bytes::texts_by_path")]
     all: BTreeMap<PathBuf, String>,
     /// Whether there are more files than the limit.
     has_more: bool,

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::{DOT_GIT, shown};
 
 /// How many entries of directories are read, and for how long.
@@ -20,10 +22,12 @@ const BARE: [&str; 2] = ["objects", "refs"];
 const COMMON_DIR: &str = "commondir";
 
 /// The repositories in a working tree without the top one, as paths from the top.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SearchResult {
+    #[serde(with = "crate::bytes::paths")]
     pub(super) repositories: BTreeSet<PathBuf>,
     /// The first directories that were not searched, and how many there are.
+    #[serde(with = "crate::bytes::paths")]
     unsearched: Vec<PathBuf>,
     unsearched_count: usize,
 }

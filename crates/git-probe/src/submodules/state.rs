@@ -1,15 +1,11 @@
 //! Recorded submodule state, and the action for each difference.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use rustix::fs::RawMode;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
+
+pub(super) use crate::bytes::Bytes;
 
 /// The entries of a git directory because of which git runs programs, or reads the settings of
 /// another directory, in the order in which they are restored. The entries in `hooks` follow.
@@ -24,40 +20,6 @@ pub(super) const SENSITIVE_ENTRIES: [(Option<&str>, &str); 6] = [
 
 /// The directory of a git directory whose entries are recorded one by one.
 pub(super) const HOOKS: &str = "hooks";
-
-/// A path, or the contents of a file. JSON can represent neither, so they are stored as Base64.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Bytes(pub(super) Vec<u8>);
-
-impl Bytes {
-    pub(super) fn of(path: &Path) -> Self {
-        Self(path.as_os_str().as_bytes().to_vec())
-    }
-
-    pub(super) fn as_path(&self) -> &Path {
-        Path::new(OsStr::from_bytes(&self.0))
-    }
-}
-
-impl Borrow<[u8]> for Bytes {
-    fn borrow(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD_NO_PAD.encode(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = STANDARD_NO_PAD.decode(text).map_err(de::Error::custom)?;
-        Ok(Self(bytes))
-    }
-}
 
 /// One submodule before Codex began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

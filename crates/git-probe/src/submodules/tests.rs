@@ -47,6 +47,19 @@ impl Repository {
         submodules
     }
 
+    /// Continues a run as another process does.
+    async fn continuing(&self, record: &SubmodulesRecord) -> Result<Submodules, GitError> {
+        let record = serde_json::to_string(record).unwrap();
+        let record = serde_json::from_str(&record).unwrap();
+        Submodules::continuing(&self.git, record).await
+    }
+
+    /// Adds a file in a directory `plain` to the index.
+    fn add_plain_directory(&self) {
+        self.write("plain/x", "x");
+        git(&self.top, &["add", "plain/x"]);
+    }
+
     fn read(&self, path: &str) -> String {
         fs::read_to_string(self.top.join(path)).unwrap_or_default()
     }
@@ -340,4 +353,98 @@ fn warning_shows_no_control_characters_and_how_to_undo() {
         warning.contains("If it is yours, rename it back"),
         "{warning}"
     );
+}
+
+#[tokio::test]
+async fn changes_between_a_kill_and_the_continuation_are_restored() {
+    let repository = Repository::with(&["own"]).await;
+    repository.add_plain_directory();
+    let before = repository.read("own/.git/config");
+    let noted = repository.noted().await;
+    let record = noted.record();
+    drop(noted);
+    repository.write("own/.git/config", PLANTED);
+    repository.write("own/.git/hooks/planted", "evil");
+    repository.write("plain/.git/config", PLANTED);
+    let continued = repository.continuing(&record).await.unwrap();
+    assert_eq!(repository.read("own/.git/config"), PLANTED);
+    assert_eq!(repository.read("plain/.git/config"), PLANTED);
+    let warnings = continued.finish().await;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_eq!(repository.read("own/.git/config"), before);
+    let planted = ["own/.git/hooks/planted", "plain/.git/config"];
+    assert_eq!(planted.map(|path| repository.read(path)), [""; 2]);
+    assert!(!repository.has_notes());
+}
+
+/// The control of the test before: a run that begins anew takes the planted repository for the user's.
+#[tokio::test]
+async fn repository_planted_before_a_new_run_counts_as_one_from_before() {
+    let repository = Repository::with(&["own"]).await;
+    repository.add_plain_directory();
+    drop(repository.noted().await);
+    repository.write("plain/.git/config", PLANTED);
+    let anew = repository.noted().await;
+    assert_eq!(anew.finish().await, [] as [&str; 0]);
+    assert_eq!(repository.read("plain/.git/config"), PLANTED);
+}
+
+#[tokio::test]
+async fn continued_run_shares_the_notes_of_a_run_that_has_begun_since() {
+    let repository = Repository::with(&["own"]).await;
+    let before = repository.read("own/.git/config");
+    let noted = repository.noted().await;
+    let record = noted.record();
+    drop(noted);
+    let other = repository.noted().await;
+    let continued = repository.continuing(&record).await.unwrap();
+    repository.write("own/.git/config", PLANTED);
+    assert_eq!(other.finish().await.len(), 1);
+    assert_eq!(repository.read("own/.git/config"), before);
+    let third = repository.noted().await;
+    assert_eq!(continued.finish().await, [] as [&str; 0]);
+    assert!(repository.has_notes());
+    assert_eq!(third.finish().await, [] as [&str; 0]);
+    assert!(!repository.has_notes());
+}
+
+#[tokio::test]
+async fn unwritten_file_is_written_by_the_continued_run() {
+    let repository = Repository::with(&["own"]).await;
+    let config = repository.top.join("own/.git/config");
+    let before = fs::read(&config).unwrap();
+    let noted = repository.noted().await;
+    let watch = noted.watch.as_ref().unwrap();
+    watch.context.unwritten().insert(config.clone());
+    let record = noted.record();
+    drop(noted);
+    fs::remove_file(&config).unwrap();
+    let continued = repository.continuing(&record).await.unwrap();
+    assert!(!config.exists());
+    continued.finish().await;
+    assert_eq!(fs::read(&config).unwrap(), before);
+    assert!(!repository.has_notes());
+}
+
+#[tokio::test]
+async fn run_without_notes_is_not_continued() {
+    let repository = Repository::with(&["own"]).await;
+    let noted = repository.noted().await;
+    let record = noted.record();
+    assert_eq!(noted.finish().await, [] as [&str; 0]);
+    let error = repository.continuing(&record).await.unwrap_err();
+    assert!(error.to_string().contains("is gone"), "{error}");
+    assert!(!repository.has_notes());
+}
+
+#[tokio::test]
+async fn run_outside_of_a_repository_or_without_submodules_is_continued() {
+    let repository = Repository::with(&[]).await;
+    let none = repository.continuing(&Submodules::none().record()).await;
+    assert!(none.unwrap().plain.is_none());
+    let noted = repository.noted().await;
+    let continued = repository.continuing(&noted.record()).await.unwrap();
+    assert!(continued.watch.is_none() && continued.plain.is_some());
+    assert_eq!(continued.finish().await, [] as [&str; 0]);
+    assert!(!repository.has_notes());
 }
