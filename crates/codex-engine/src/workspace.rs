@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use codex_config::writable_roots;
 use codex_protocol::codex::{ThreadSettings, WorkspaceWrite};
 use safe_files::directory::{self, ReplacedDirectory};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::command::Settings;
@@ -37,7 +38,7 @@ pub struct GitGrant {
 }
 
 /// Settings with granted permissions.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GrantedSettings {
     /// The settings. The permissions have an effect in `workspace-write` only.
     pub settings: Settings,

@@ -18,8 +18,14 @@ pub(super) struct RunClock {
 
 impl RunClock {
     pub(super) fn start() -> Self {
+        Self::at(Duration::ZERO)
+    }
+
+    /// The clock of a run that has taken this long already.
+    pub(super) fn at(elapsed: Duration) -> Self {
+        let now = Instant::now();
         Self {
-            began: Instant::now(),
+            began: now.checked_sub(elapsed).unwrap_or(now),
             paused_for: Cell::default(),
             paused_since: Cell::default(),
             resumed: Notify::new(),

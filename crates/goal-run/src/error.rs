@@ -181,6 +181,9 @@ pub enum RunError {
         /// The state directory.
         state: PathBuf,
     },
+    /// A run that another process has begun cannot be continued.
+    #[error("its worker was killed, and another one cannot continue the run: {0}")]
+    NotContinued(String),
     /// The private git directory for Codex cannot be prepared.
     #[error("cannot prepare a git directory for Codex's commits: {0}")]
     PrivateGit(String),

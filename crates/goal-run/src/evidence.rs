@@ -4,6 +4,7 @@
     reason = "a file of ours; no link is followed and no pipe waited for"
 )]
 
+use std::cmp::Ordering;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
@@ -13,7 +14,7 @@ use std::time::SystemTime;
 use common::text::escape_json;
 use nix::fcntl::OFlag;
 use safe_files::state_file;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::logic::outcome::TurnRecord;
@@ -30,6 +31,15 @@ pub struct EvidenceFile {
     path: PathBuf,
     file: File,
     state: State,
+}
+
+/// An evidence file at one moment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct EvidenceMark {
+    path: PathBuf,
+    /// In bytes.
+    length: u64,
+    is_complete: bool,
 }
 
 /// The content of an evidence file.
@@ -89,6 +99,32 @@ impl EvidenceFile {
             file,
             state,
         })
+    }
+
+    /// The file as it is now, for a process that continues the run.
+    pub(super) fn mark(&self) -> io::Result<EvidenceMark> {
+        Ok(EvidenceMark {
+            path: self.path.clone(),
+            length: self.file.metadata()?.len(),
+            is_complete: self.state != State::Incomplete,
+        })
+    }
+
+    /// The file that an earlier process of the run has written to, without the turn that it was about
+    /// to record when it was killed.
+    pub(super) fn continuing(mark: &EvidenceMark) -> io::Result<Self> {
+        let state = match (mark.is_complete, mark.length) {
+            (false, _) => State::Incomplete,
+            (true, 0) => State::New,
+            (true, _) => State::Complete,
+        };
+        let mut continued = Self::open(&mark.path, state)?;
+        match continued.file.metadata()?.len().cmp(&mark.length) {
+            Ordering::Greater => continued.file.set_len(mark.length)?,
+            Ordering::Equal => {}
+            Ordering::Less => continued.state = State::Incomplete,
+        }
+        Ok(continued)
     }
 
     /// Adds a turn. A failure is only logged: the result of the run has the evidence too.

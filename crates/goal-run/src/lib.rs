@@ -44,6 +44,7 @@ pub mod logic;
 pub mod look;
 pub mod notify;
 mod programs;
+mod record;
 pub mod reviewer;
 pub mod spec;
 mod templates;
@@ -54,8 +55,9 @@ pub mod words;
 pub mod worktree;
 
 pub use caller::{Caller, PAGE_CLIENT};
-pub use drive::{RunContext, RunResult, drive};
+pub use drive::{RunContext, RunResult, drive, resume};
 pub use error::{NoWriteAccess, ReadOnlyCause, RunError};
 pub use evidence::EvidenceFile;
+pub use record::RunRecord;
 pub use templates::{ChosenTemplates, templates_for};
 pub use turn::ANSWER_LIMIT;

@@ -1,5 +1,6 @@
 //! Events of a run for its watcher.
 
+use std::future::ready;
 use std::path::Path;
 
 use codex_engine::Grants;
@@ -9,6 +10,7 @@ use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use tokio::time::Instant;
 
 use super::caller::Caller;
+use super::record::RunRecord;
 use crate::logic::findings::Verdict;
 use crate::logic::machine::TurnPrompt;
 use crate::logic::outcome::TurnRecord;
@@ -69,6 +71,12 @@ pub trait Watcher {
 
     /// Takes an event. Called often, so it must be quick.
     fn on_event(&self, event: RunEvent<'_>);
+
+    /// Stores the record with which another process can continue the run, in place of the last one.
+    /// Called before each prompt; `record` is `None` if the run cannot be continued.
+    fn keep(&self, _record: impl FnOnce() -> Option<RunRecord>) -> impl Future<Output = ()> {
+        ready(())
+    }
 
     /// Asks whether a run that needs to write may use the sandbox `workspace-write`. Called where
     /// the sandbox is read-only without anybody having requested that.

@@ -92,7 +92,7 @@ pub fn ended(record: &TurnRecord) -> String {
         1 => "1 step executed".to_owned(),
         steps => format!("{steps} steps executed"),
     };
-    let end = match record.end {
+    let end = match record.end.as_str() {
         "completed" => String::new(),
         // Codex has reported an error; its process need not have ended.
         "exit" => ", failed".to_owned(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use codex_engine::command::{
-    OpenThread, Prompt, ReportDenied, ResumeThread, SessionId, StartThread, TurnRef,
+    OpenThread, Prompt, ReportDenied, ResumeThread, SessionId, StartThread, TurnRef, TurnView,
 };
 use codex_engine::logic::progress::CurrentStep;
 use codex_engine::{EngineError, GrantedSettings};
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::Driver;
 use crate::caller::Caller;
 use crate::error::RunError;
-use crate::logic::machine::TurnEnd;
+use crate::logic::machine::{Run, TurnEnd, TurnPrompt};
 use crate::turn::TurnDeadline;
 use crate::watcher::{RunEvent, Watcher, WriteConsent};
 
@@ -27,6 +27,14 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The interval at which a thread is checked for the end of its last turn.
 const ENDING_PAUSE: Duration = Duration::from_millis(100);
+
+/// The prompt of a turn that is about to begin.
+pub(super) struct NextPrompt {
+    pub(super) text: String,
+    pub(super) wanted: TurnPrompt,
+    /// The machine of the run, which waits for the end of this turn.
+    pub(super) run: Run,
+}
 
 /// The outcome of starting a turn.
 pub(super) enum TurnStart {
@@ -50,12 +58,12 @@ impl<W: Watcher> Driver<'_, W> {
     /// interrupted meanwhile gets [`BEGIN_TIMEOUT`] to begin.
     pub(super) async fn start_turn(
         &mut self,
-        text: String,
+        next: NextPrompt,
         deadline: &mut TurnDeadline<'_>,
     ) -> Result<TurnStart, RunError> {
         let engine = self.context.engine;
         let late = {
-            let mut begin = pin!(self.prompt_codex(text));
+            let mut begin = pin!(self.prompt_codex(next));
             let why = tokio::select! {
                 begun = &mut begin => return begun,
                 why = deadline.expired() => why,
@@ -104,7 +112,7 @@ impl<W: Watcher> Driver<'_, W> {
     }
 
     /// Sends the prompt, after opening the conversation if there is none.
-    async fn prompt_codex(&mut self, text: String) -> Result<TurnStart, RunError> {
+    async fn prompt_codex(&mut self, next: NextPrompt) -> Result<TurnStart, RunError> {
         let session = match self.session.clone() {
             Some(session) => session,
             None => match self.open_error.take() {
@@ -113,12 +121,15 @@ impl<W: Watcher> Driver<'_, W> {
             },
         };
         let engine = self.context.engine;
-        let before = engine.inspect(&session)?.progress;
-        let mut prompt = Prompt::text(text);
+        // A Codex that has ended must run again to keep the record. The turn tells why it cannot be started.
+        let _ = engine.introduce().await;
+        let TurnView { turn, progress, .. } = engine.inspect(&session)?;
+        self.keep_record(&next, &session, turn + 1).await;
+        let mut prompt = Prompt::text(next.text);
         prompt.task = Some(self.spec.task.clone());
         prompt.overrides.sandbox = self.sandbox_to_reapply.take();
         let turn = engine.prompt(&session, prompt).await?;
-        Ok(TurnStart::Turn(turn, before))
+        Ok(TurnStart::Turn(turn, progress))
     }
 
     async fn open(&mut self) -> Result<SessionId, RunError> {
@@ -132,16 +143,16 @@ impl<W: Watcher> Driver<'_, W> {
             self.close_unused(&opened).await?;
             return Err(error);
         }
-        self.sandbox = opened.sandbox;
+        self.state.sandbox = opened.sandbox;
         // Newer releases remember the permissions that a thread had before.
-        self.sandbox_to_reapply = opened.sandbox.filter(|_| self.thread.is_some());
+        self.sandbox_to_reapply = opened.sandbox.filter(|_| self.state.thread.is_some());
         let watcher = self.context.watcher;
         watcher.on_event(RunEvent::Thread {
             thread: &opened.thread,
             sandbox: opened.sandbox,
             grants: &self.grants,
         });
-        self.thread = Some(opened.thread);
+        self.state.thread = Some(opened.thread);
         self.session = Some(opened.session.clone());
         Ok(opened.session)
     }
@@ -178,7 +189,7 @@ impl<W: Watcher> Driver<'_, W> {
     /// run is discarded, so that no list offers to resume it.
     async fn close_unused(&self, opened: &OpenThread) -> Result<(), RunError> {
         let engine = self.context.engine;
-        match self.thread {
+        match self.state.thread {
             None => engine.discard(&opened.session)?,
             Some(_) => {
                 engine
@@ -250,7 +261,7 @@ impl<W: Watcher> Driver<'_, W> {
             directories: Some(directories),
             ..StartThread::default()
         };
-        match self.thread.clone() {
+        match self.state.thread.clone() {
             Some(thread) => {
                 self.context
                     .engine

@@ -42,10 +42,10 @@ impl<W: Watcher> Driver<'_, W> {
     /// Inspects and judges the repository. Commands of criteria run if nothing else is
     /// missing, after Codex's own commands were killed.
     pub(super) async fn inspect(&mut self, result: &TurnResult) -> Inspection {
-        self.usage += result.usage;
-        self.work.add(&result.steps, result.refusal());
+        self.state.usage += result.usage;
+        self.state.work.add(&result.steps, result.refusal());
         let has_answered = result.end == TurnEnd::Completed && !result.text.trim().is_empty();
-        self.work.answer = match has_answered {
+        self.state.work.answer = match has_answered {
             true => Answer::Present,
             false => Answer::Missing,
         };
@@ -62,16 +62,16 @@ impl<W: Watcher> Driver<'_, W> {
         self.take_over().await;
         let now = self.inspector.now().await;
         let mut now = self.without_failed_takeover(now);
-        self.verdict = self.judge(&now);
-        if self.inspector.has_commands() && self.verdict.is_worth_commands() {
+        self.state.verdict = self.judge(&now);
+        if self.inspector.has_commands() && self.state.verdict.is_worth_commands() {
             // The commands run outside of the sandbox, and must read the state that was just
             // judged.
             paused.kill_commands().await?;
             now = self.run_commands(&now).await;
-            self.verdict = self.judge(&now);
+            self.state.verdict = self.judge(&now);
         }
         let judged = LocalState::from(&now);
-        if self.verdict.is_worth_review() {
+        if self.state.verdict.is_worth_review() {
             // The reviewer's own commands have to run, but no others may. Changes made in the
             // meantime are found when the run is confirmed.
             paused.kill_commands().await?;
@@ -79,7 +79,7 @@ impl<W: Watcher> Driver<'_, W> {
             let reviewed = self.review(&now).await;
             now.review = Some(reviewed);
             paused = self.context.engine.pause_commands().await?;
-            self.verdict = self.judge(&now);
+            self.state.verdict = self.judge(&now);
         }
         Ok(Inspection {
             now,
@@ -95,7 +95,7 @@ impl<W: Watcher> Driver<'_, W> {
         }
         let why = format!("{error}. The repository was not looked at");
         let now = self.inspector.failed_snapshot(&why);
-        self.verdict = self.judge(&now);
+        self.state.verdict = self.judge(&now);
         self.context.warn([why]);
         Inspection {
             now,
@@ -108,8 +108,8 @@ impl<W: Watcher> Driver<'_, W> {
     async fn review(&mut self, now: &Snapshot) -> Probe<ReviewEnd> {
         let watcher = self.context.watcher;
         watcher.on_event(RunEvent::Reviewing);
-        let others = now.other_branches(&self.start);
-        let instructions = review::instructions(self.start.tip(), &others, &self.spec.task);
+        let others = now.other_branches(&self.state.start);
+        let instructions = review::instructions(self.state.start.tip(), &others, &self.spec.task);
         let mut settings = self.spec.settings.clone();
         settings.thread.cwd = Some(self.inspector.top().to_owned());
         settings.persistence = Persistence::Ephemeral;
@@ -185,13 +185,13 @@ impl<W: Watcher> Driver<'_, W> {
                 (vec![why.clone()], Some(why))
             }
         };
-        self.takeover_error = takeover_error;
+        self.state.takeover_error = takeover_error;
         self.context.warn(warnings);
     }
 
     /// The snapshot, without facts from git if Codex's commits could not be taken over.
     fn without_failed_takeover(&self, now: Snapshot) -> Snapshot {
-        match &self.takeover_error {
+        match &self.state.takeover_error {
             Some(why) => self.inspector.without_git(now, why),
             None => now,
         }
@@ -203,7 +203,13 @@ impl<W: Watcher> Driver<'_, W> {
             preexisting,
             ..
         } = self.spec;
-        judge(criteria, &self.start, now, &self.work, *preexisting)
+        judge(
+            criteria,
+            &self.state.start,
+            now,
+            &self.state.work,
+            *preexisting,
+        )
     }
 
     /// Confirms the end of the run, after Codex and its processes have ended: the state must still
@@ -224,7 +230,7 @@ impl<W: Watcher> Driver<'_, W> {
         if killed.is_ok() {
             self.context.engine.remove_mount_targets().await;
         }
-        if end != RunEnd::Satisfied || !self.verdict.has_criteria() {
+        if end != RunEnd::Satisfied || !self.state.verdict.has_criteria() {
             return (end, now);
         }
         let ended = self.context.engine.shut_down().await;
@@ -243,7 +249,7 @@ impl<W: Watcher> Driver<'_, W> {
                 }
             }
         };
-        self.failure = Some(changed);
+        self.state.failure = Some(changed);
         (RunEnd::Unconfirmed, now)
     }
 }

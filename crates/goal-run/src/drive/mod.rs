@@ -1,6 +1,7 @@
 //! The loop of a run: prompts Codex, inspects the repository after each turn, and does what
 //! the machine decides.
 
+mod continuation;
 mod conversation;
 mod inspection;
 mod report;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use codex_engine::command::{SessionId, joined};
+use codex_engine::command::{SessionId, TurnRef, joined};
+use codex_engine::logic::progress::CurrentStep;
 use codex_engine::{Engine, EngineError, GitGrant, GrantedSettings, Grants, LaunchError};
 use codex_protocol::codex::{RateLimits, SandboxMode, ThreadId};
 use common::json::lossy_path;
@@ -25,18 +27,21 @@ use super::clock::RunClock;
 use super::error::{ReadOnlyCause, RunError};
 use super::evidence::EvidenceFile;
 use super::look::RepoInspector;
+use super::record::RunState;
 use super::spec::RunSpec;
 use super::turn::{Turn, TurnDeadline, TurnResult};
 use super::watcher::{RunEvent, Watcher};
-use crate::logic::artifacts::SeenArtifacts;
 use crate::logic::criteria::Grant;
-use crate::logic::findings::{Verdict, judge};
+use crate::logic::findings::judge;
 use crate::logic::machine::{Conversation, NextStep, Run, RunEnd, TurnEnd, TurnPrompt};
-use crate::logic::outcome::{Reason, RunOutcome, TurnRecord, Usage};
+use crate::logic::outcome::{Reason, RunOutcome, Usage};
 use crate::logic::prompts::{Inserts, Templates};
 use crate::logic::snapshot::{Snapshot, Work};
 
-use conversation::TurnStart;
+use continuation::LeftTurn;
+use conversation::{NextPrompt, TurnStart};
+
+pub use continuation::resume;
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -103,6 +108,20 @@ pub struct RunContext<'a, W> {
 }
 
 impl<W: Watcher> RunContext<'_, W> {
+    /// Marks the run as active until the mark is dropped, and warns of another one that is active in
+    /// the same directory.
+    async fn mark_active(&mut self, top: &Path) -> Option<ActiveRun> {
+        let (top, caller) = (top.to_owned(), self.watcher.caller());
+        let begin = move || {
+            let active = ActiveRun::begin(&top);
+            let warning = active.as_ref().and_then(|run| run.warning(caller));
+            (active, warning)
+        };
+        let (active, warning) = off_runtime::run(begin).await.unwrap_or_default();
+        self.warn(warning);
+        active
+    }
+
     fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
         for warning in warnings {
             if !self.warnings.contains(&warning) {
@@ -124,15 +143,8 @@ pub async fn drive<W: Watcher>(
     mut inspector: RepoInspector,
 ) -> Result<RunResult, RunError> {
     spec.check()?;
-    let (top, caller) = (inspector.top().to_owned(), context.watcher.caller());
-    let begin = move || {
-        let active = ActiveRun::begin(&top);
-        let warning = active.as_ref().and_then(|run| run.warning(caller));
-        (active, warning)
-    };
-    // The mark stays until the run is over.
-    let (_active, warning) = off_runtime::run(begin).await.unwrap_or_default();
-    context.warn(warning);
+    let caller = context.watcher.caller();
+    let _active = context.mark_active(inspector.top()).await;
     if let Some(git) = git_for_commits(spec, &inspector) {
         // Before the snapshot of the start: commits of earlier runs do not belong to this run.
         let recovered = private::recover(git, &context.name, context.stop).await;
@@ -159,7 +171,9 @@ pub async fn drive<W: Watcher>(
         top: inspector.top(),
         verdict: &verdict,
     });
-    let driver = Driver::new(context, spec, inspector, private, granted, start, verdict);
+    let state = RunState::new(start, verdict, spec.thread.clone());
+    let clock = RunClock::start();
+    let driver = Driver::new(context, spec, inspector, private, granted, state, clock);
     driver.drive().await
 }
 
@@ -250,21 +264,9 @@ struct Driver<'a, W> {
     grants: Grants,
     /// The git directory in which Codex commits.
     private: Option<PrivateGit>,
-    /// Why some of Codex's commits were not taken over into the repository.
-    takeover_error: Option<String>,
-    /// The repository before Codex began.
-    start: Snapshot,
     clock: Rc<RunClock>,
-    seen: SeenArtifacts,
-    work: Work,
-    verdict: Verdict,
-    /// The tokens of all turns.
-    usage: Usage,
-    log: Vec<TurnRecord>,
-    thread: Option<ThreadId>,
+    state: RunState,
     session: Option<SessionId>,
-    /// The sandbox of commands, if Codex reports it.
-    sandbox: Option<SandboxMode>,
     /// The sandbox that the next prompt has to apply to a resumed thread: newer releases remember
     /// the sandbox of the thread's earlier turns.
     sandbox_to_reapply: Option<SandboxMode>,
@@ -272,25 +274,18 @@ struct Driver<'a, W> {
     open_error: Option<EngineError>,
     /// The review after the last turn, until the turn is recorded.
     review: Option<String>,
-    /// The errors of the last turn, a line each, for Codex.
-    errors: Vec<String>,
-    /// Why the last turn failed.
-    failure: Option<String>,
-    /// Whether it failed at a usage limit of the account.
-    at_usage_limit: bool,
-    response: String,
 }
 
 impl<'a, W> Driver<'a, W> {
-    /// The driver of a run whose time begins now.
+    /// The driver of a run in which no conversation is open.
     fn new(
         context: RunContext<'a, W>,
         spec: &'a RunSpec,
         inspector: RepoInspector,
         private: Option<PrivateGit>,
         (granted, grants): (GrantedSettings, Grants),
-        start: Snapshot,
-        verdict: Verdict,
+        state: RunState,
+        clock: RunClock,
     ) -> Self {
         Self {
             context,
@@ -299,24 +294,12 @@ impl<'a, W> Driver<'a, W> {
             granted,
             grants,
             private,
-            takeover_error: None,
-            start,
-            clock: Rc::new(RunClock::start()),
-            seen: SeenArtifacts::default(),
-            work: Work::default(),
-            verdict,
-            usage: Usage::default(),
-            log: Vec::new(),
-            thread: spec.thread.clone(),
+            clock: Rc::new(clock),
+            state,
             session: None,
-            sandbox: None,
             sandbox_to_reapply: None,
             open_error: None,
-            errors: Vec::new(),
             review: None,
-            failure: None,
-            at_usage_limit: false,
-            response: String::new(),
         }
     }
 }
@@ -324,11 +307,26 @@ impl<'a, W> Driver<'a, W> {
 impl<W: Watcher> Driver<'_, W> {
     async fn drive(mut self) -> Result<RunResult, RunError> {
         self.open_first().await?;
-        let (mut run, mut wanted) = Run::start(self.spec.limits);
+        let (run, first) = Run::start(self.spec.limits);
+        self.drive_from(run, first, None).await
+    }
+
+    /// Drives the run from a turn to its end. `left` is that turn if another process has begun it.
+    async fn drive_from(
+        mut self,
+        mut run: Run,
+        mut wanted: TurnPrompt,
+        mut left: Option<LeftTurn>,
+    ) -> Result<RunResult, RunError> {
         let (end, inspection) = loop {
-            self.context.watcher.on_event(RunEvent::Turn(&wanted));
-            let began = self.clock.elapsed();
-            let result = self.turn(&mut run, &wanted).await?;
+            let (began, result) = match left.take() {
+                Some(left) => (left.began, self.left_turn(&mut run, left).await),
+                None => {
+                    self.context.watcher.on_event(RunEvent::Turn(&wanted));
+                    let began = self.clock.elapsed();
+                    (began, self.turn(&mut run, &wanted).await?)
+                }
+            };
             let took = self.clock.elapsed().saturating_sub(began);
             self.context.watcher.on_event(RunEvent::Looking);
             let inspection = self.inspect(&result).await;
@@ -355,13 +353,22 @@ impl<W: Watcher> Driver<'_, W> {
             run.stop();
             return Ok(TurnResult::nothing(TurnEnd::Interrupted));
         }
-        let text = self.prompt(wanted);
+        let next = NextPrompt {
+            text: self.prompt(wanted),
+            wanted: *wanted,
+            run: run.clone(),
+        };
         if wanted.conversation == Conversation::New {
-            (self.thread, self.session) = (None, None);
+            (self.state.thread, self.session) = (None, None);
         }
         let clock = Rc::clone(&self.clock);
         let mut deadline = TurnDeadline::new(run, &clock, self.context.stop);
-        let (turn, reported) = match self.start_turn(text, &mut deadline).await {
+        let started = self.start_turn(next, &mut deadline).await;
+        if !matches!(started, Ok(TurnStart::Turn(..))) {
+            // The record says that this turn is about to begin.
+            self.context.watcher.keep(|| None).await;
+        }
+        let (turn, reported) = match started {
             Ok(TurnStart::Turn(turn, reported)) => (turn, reported),
             Ok(TurnStart::TooLate(why)) => return Ok(TurnResult::nothing(why)),
             Err(RunError::Engine(error)) => return Ok(TurnResult::failed(&error)),
@@ -371,21 +378,26 @@ impl<W: Watcher> Driver<'_, W> {
                 return Ok(TurnResult::failed(&error.into()));
             }
             // The run continues, as the work of earlier turns must not be lost.
-            Err(error) if !self.log.is_empty() => return Ok(TurnResult::refused_by(&error)),
+            Err(error) if !self.state.log.is_empty() => return Ok(TurnResult::refused_by(&error)),
             Err(error) => return Err(error),
         };
-        let used = self.usage.total_tokens;
-        let turn = Turn::new(
-            self.context.engine,
-            self.context.watcher,
-            turn,
-            reported,
-            used,
-        );
+        Ok(self.follow(turn, reported, deadline).await)
+    }
+
+    /// Waits until a turn has ended. `reported` is the last step that the watcher knows.
+    async fn follow(
+        &self,
+        turn: TurnRef,
+        reported: CurrentStep,
+        deadline: TurnDeadline<'_>,
+    ) -> TurnResult {
+        let used = self.state.usage.total_tokens;
+        let (engine, watcher) = (self.context.engine, self.context.watcher);
+        let turn = Turn::new(engine, watcher, turn, reported, used);
         let ended = turn.wait_for_end(deadline).await;
         // Needed if the turn was lost while a question was open.
-        clock.resume();
-        Ok(ended.unwrap_or_else(|error| TurnResult::failed(&error)))
+        self.clock.resume();
+        ended.unwrap_or_else(|error| TurnResult::failed(&error))
     }
 
     fn prompt(&self, wanted: &TurnPrompt) -> String {
@@ -396,8 +408,8 @@ impl<W: Watcher> Driver<'_, W> {
             task: &self.spec.task,
             repo: &directory,
             criteria: &criteria,
-            missing: &self.verdict.instructions(),
-            errors: &self.errors,
+            missing: &self.state.verdict.instructions(),
+            errors: &self.state.errors,
             turn: wanted.turn,
             max_turns: self.spec.limits.turns(),
         };

@@ -26,11 +26,11 @@ impl<W: Watcher> Driver<'_, W> {
             evidence: result.steps.evidence,
             denied: result.refused(),
             failed: result.steps.failed,
-            status: self.verdict.status(),
-            gain: self.seen.record(&self.start, now),
+            status: self.state.verdict.status(),
+            gain: self.state.seen.record(&self.state.start, now),
             answer: self.novelty(result),
             write_access: self.write_access(result),
-            tokens: self.usage.total_tokens,
+            tokens: self.state.usage.total_tokens,
         }
     }
 
@@ -38,9 +38,9 @@ impl<W: Watcher> Driver<'_, W> {
     /// not if a later turn may make the change outside of the sandbox: by an approval, under a
     /// rule, or with a tool if Codex has called one.
     fn write_access(&self, result: &TurnResult) -> WriteAccess {
-        let was_refused = self.sandbox == Some(SandboxMode::ReadOnly)
+        let was_refused = self.state.sandbox == Some(SandboxMode::ReadOnly)
             && result.refusal() != Refusal::None
-            && self.verdict.needs_change();
+            && self.state.verdict.needs_change();
         let has_way_out = || {
             self.spec.approve != Approve::Never
                 || result.steps.evidence.tool_calls > 0
@@ -57,7 +57,7 @@ impl<W: Watcher> Driver<'_, W> {
     fn novelty(&self, result: &TurnResult) -> AnswerNovelty {
         let answer = result.text.trim();
         let has_answered = result.end == TurnEnd::Completed && !answer.is_empty();
-        match has_answered && answer == self.response.trim() {
+        match has_answered && answer == self.state.response.trim() {
             true => AnswerNovelty::Repeated,
             false => AnswerNovelty::New,
         }
@@ -85,32 +85,32 @@ impl<W: Watcher> Driver<'_, W> {
         let not_allowed = denied.iter().map(|what| format!("not allowed: {what}"));
         let advice = (end == TurnEnd::TimedOut).then(|| turn_failure::IN_SMALLER_STEPS.to_owned());
         let told = errors.iter().cloned().chain(not_allowed).chain(advice);
-        self.errors = told.collect();
-        self.failure = failure;
-        self.at_usage_limit = at_usage_limit;
+        self.state.errors = told.collect();
+        self.state.failure = failure;
+        self.state.at_usage_limit = at_usage_limit;
         let record = TurnRecord {
             turn: wanted.turn,
             prompt: wanted.kind,
             conversation: wanted.conversation,
-            end: end.name(),
+            end: end.name().to_owned(),
             duration_ms: milliseconds(took),
             evidence: steps.evidence,
             usage,
             denied,
             errors,
-            promises: promises(&text),
+            promises: promises(&text).into_iter().map(str::to_owned).collect(),
             gain: report.gain,
             review: self.review.take(),
-            criteria: self.verdict.clone(),
+            criteria: self.state.verdict.clone(),
         };
         if !text.is_empty() {
-            self.response = text;
+            self.state.response = text;
         }
         if let Some(file) = &mut self.context.evidence {
             file.write(&record);
         }
         self.context.watcher.on_event(RunEvent::TurnEnded(&record));
-        self.log.push(record);
+        self.state.log.push(record);
     }
 
     pub(super) async fn finish(mut self, end: RunEnd, now: &Snapshot, turns: u32) -> RunResult {
@@ -119,25 +119,25 @@ impl<W: Watcher> Driver<'_, W> {
             None => None,
         };
         self.context.warn(kept);
-        let made = artifacts::all_artifacts(&self.start, now);
+        let made = artifacts::all_artifacts(&self.state.start, now);
         let evidence = RunEvidence {
-            total: self.work.evidence,
-            criteria: self.verdict,
-            log: self.log,
+            total: self.state.work.evidence,
+            criteria: self.state.verdict,
+            log: self.state.log,
         };
         let why = match end {
-            RunEnd::CouldNotRun(_) | RunEnd::Unconfirmed => self.failure,
+            RunEnd::CouldNotRun(_) | RunEnd::Unconfirmed => self.state.failure,
             _ => None,
         };
         let evidence_file = self.context.evidence.and_then(EvidenceFile::close);
         RunResult {
             outcome: RunOutcome::new(end, made, evidence, turns, why),
-            thread_id: self.thread,
-            sandbox: self.sandbox,
-            usage: self.usage,
+            thread_id: self.state.thread,
+            sandbox: self.state.sandbox,
+            usage: self.state.usage,
             rate_limits: self.context.engine.rate_limits(),
-            at_usage_limit: self.at_usage_limit,
-            response: self.response,
+            at_usage_limit: self.state.at_usage_limit,
+            response: self.state.response,
             evidence_file,
             warnings: self.context.warnings,
         }

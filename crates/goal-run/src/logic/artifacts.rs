@@ -160,7 +160,7 @@ fn files(start: &Snapshot, now: &Snapshot) -> Vec<Artifact> {
 }
 
 /// Whether a turn has made something new.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gain {
     /// There is something that did not exist after any earlier turn.
@@ -171,7 +171,7 @@ pub enum Gain {
 
 /// All artifacts that a run has made so far. A return to an earlier state is no gain, so a run
 /// gains nothing by changing something back and forth.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SeenArtifacts {
     fingerprints: HashSet<u64>,
 }

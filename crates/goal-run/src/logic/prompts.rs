@@ -5,6 +5,7 @@
 
 use codex_config::logic::prompt_kind::PromptKind;
 use common::text::BoundedText;
+use serde::{Deserialize, Serialize};
 
 /// The longest template, in bytes.
 pub const TEMPLATE_LIMIT: usize = 16 * 1024;
@@ -62,7 +63,7 @@ fn default_text(kind: PromptKind) -> &'static str {
 const NOTHING: &str = "nothing in particular";
 
 /// A placeholder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Placeholder {
     Task,
     Repo,
@@ -103,10 +104,10 @@ pub enum BadTemplate {
 }
 
 /// The text of a prompt with placeholders.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Template(Vec<Piece>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Piece {
     Text(String),
     Placeholder(Placeholder),
@@ -231,7 +232,7 @@ fn placeholder(name: &str) -> Result<Placeholder, BadTemplate> {
 }
 
 /// The templates of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Templates([Template; 4]);
 
 impl Templates {

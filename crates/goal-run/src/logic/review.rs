@@ -6,6 +6,7 @@
 
 use codex_engine::logic::review::Review;
 use common::text::bounded;
+use serde::{Deserialize, Serialize};
 
 /// The first word of a summary where nothing has to be changed.
 const PASS: &str = "PASS";
@@ -20,7 +21,7 @@ const TEXT_LIMIT: usize = 8 * 1024;
 const TASK_LIMIT: usize = 64 * 1024;
 
 /// The end of a review.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReviewEnd {
     /// The reviewer wants nothing changed.
     Passed(String),

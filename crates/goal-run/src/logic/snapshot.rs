@@ -32,7 +32,7 @@ pub(super) fn is_content_unknown(fingerprint: &str) -> bool {
 }
 
 /// A fact, or why it is unknown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe<T> {
     /// The fact.
     Found(T),
@@ -67,7 +67,7 @@ impl<T> Probe<T> {
 }
 
 /// The state of a repository at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The working tree.
     pub tree: Probe<Tree>,
@@ -99,7 +99,7 @@ pub struct Snapshot {
 }
 
 /// The working tree.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// The status by git, which lists new files one by one, and no ignored ones.
     pub state: GitState,
@@ -116,7 +116,7 @@ impl Tree {
 }
 
 /// The checked-out branch or commit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The branch; `None` for a detached HEAD.
     pub branch: Option<String>,
@@ -125,7 +125,7 @@ pub struct Head {
 }
 
 /// The commits that lead to a ref.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The last commit; `None` before the first one.
     pub tip: Option<String>,
@@ -147,7 +147,7 @@ impl History {
 }
 
 /// A commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The full ID of the commit.
     pub id: String,
@@ -157,7 +157,7 @@ pub struct Commit {
 
 /// Whether something at GitHub is older than the run, by GitHub's own clock: the first query
 /// may not list everything that existed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Age {
     /// Made during the run.
     New,
@@ -166,7 +166,7 @@ pub enum Age {
 }
 
 /// An open pull request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullRequest {
     /// The address of the pull request.
     pub url: String,
@@ -177,7 +177,7 @@ pub struct PullRequest {
 }
 
 /// A comment of the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comment {
     /// The address of the comment.
     pub url: String,
@@ -186,7 +186,7 @@ pub struct Comment {
 }
 
 /// The end of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// The command exited by itself.
     Exited {
@@ -202,7 +202,7 @@ pub enum CommandEnd {
 }
 
 /// Codex's work since the run began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// The steps of all turns.
     pub evidence: Evidence,
@@ -226,7 +226,7 @@ impl Work {
 }
 
 /// Whether a turn ended with an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The turn has no final message, or did not complete. Earlier messages do not count.
     #[default]

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use git_probe::GitError;
+
 use crate::logic::names::CommandLine;
 
 /// Why a criterion could never be judged here. Found before Codex does anything.
@@ -16,6 +18,12 @@ pub enum LookError {
         /// The cause.
         source: io::Error,
     },
+    /// The repository of a run that another process has begun cannot be opened again.
+    #[error("cannot open the repository again: {0}")]
+    Reopen(GitError),
+    /// It is not the repository in which the run has begun.
+    #[error("the repository of {} was replaced", .0.display())]
+    Replaced(PathBuf),
     /// A criterion needs git, and the directory is in no working tree.
     #[error(
         "`{criterion}` needs a git repository, and {} is in none; name a directory in one, or run git init there",

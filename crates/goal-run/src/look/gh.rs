@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use git_probe::ELSEWHERE;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use supervise::exit::Exit;
 use supervise::short_lived::{Extent, ProgramOutput, RunOptions, run_with_input};
 use supervise::spawn::Program;
@@ -74,7 +74,7 @@ pub(super) struct Gh {
 }
 
 /// GitHub's time and the user's login when a run begins.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct GithubIdentity {
     /// The time by GitHub's clock.
     pub(super) at: GithubTime,

@@ -5,12 +5,14 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
 /// A time by GitHub's clock.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct GithubTime(SystemTime);
 
 impl GithubTime {

@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 
 use git_probe::{Git, GitError};
+use serde::{Deserialize, Serialize};
 
 use super::refs::Refs;
 
 /// The refs and commits at the start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct InitialRefs {
     pub(super) refs: Refs,
     /// The number of commits that led to HEAD.

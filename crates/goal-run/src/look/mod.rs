@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use git_probe::logic::git_state::GitState;
 use git_probe::{Flags, Git, GitError, Layout, Submodules};
+use serde::{Deserialize, Serialize};
 use supervise::io_thread::IoThread;
 use supervise::search_path::{CEILINGS, ceilings_in};
 use supervise::spawn;
@@ -54,7 +55,7 @@ use self::initial::InitialRefs;
 use self::local::LocalRefs;
 use self::needs::Needs;
 use self::refs::Refs;
-use self::repository::RepoLocation;
+use self::repository::{LocationRecord, RepoLocation};
 use crate::logic::criteria::Criteria;
 use crate::logic::names::{CommandLine, Issue};
 use crate::logic::snapshot::{CommandEnd, Comment, Probe, Snapshot};
@@ -81,8 +82,9 @@ pub struct RepoInspector {
 }
 
 /// The state at the start of the run.
-#[derive(Debug)]
-struct StartState {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StartState {
+    location: LocationRecord,
     initial: InitialRefs,
     /// The last commits of the remote's branches.
     remote_tips: BTreeSet<String>,
@@ -112,6 +114,41 @@ impl RepoInspector {
             .await
     }
 
+    /// An inspector for a run with these criteria that another process has begun, and whose Codex may be
+    /// working. What was known at the start is not checked again.
+    pub(crate) async fn continuing(
+        at_start: StartState,
+        criteria: &Criteria,
+        mut options: InspectOptions,
+    ) -> Result<Self, LookError> {
+        options.halt = options.halt.child_token();
+        let guard = options.halt.clone().drop_guard();
+        let bounds = options.clone();
+        let location = RepoLocation::continuing(&at_start.location, &options);
+        let location = bounds.until_stopped(location).await?;
+        let needs = Needs::of(criteria);
+        Self::new(location, needs, options, Some(at_start), guard)
+    }
+
+    fn new(
+        location: RepoLocation,
+        needs: Needs,
+        options: InspectOptions,
+        at_start: Option<StartState>,
+        guard: DropGuard,
+    ) -> Result<Self, LookError> {
+        let walker = IoThread::start().map_err(LookError::Thread)?;
+        Ok(Self {
+            files: FileScanner::new(walker, location.top(), &needs.globs, &options),
+            io_thread: IoThread::start().map_err(LookError::Thread)?,
+            location,
+            needs,
+            options,
+            at_start,
+            _guard: guard,
+        })
+    }
+
     async fn open(
         directory: &Path,
         criteria: &Criteria,
@@ -121,17 +158,7 @@ impl RepoInspector {
         let guard = options.halt.clone().drop_guard();
         let needs = Needs::of(criteria);
         let location = RepoLocation::at(directory, &needs, &options).await?;
-        let walker = IoThread::start().map_err(LookError::Thread)?;
-        let files = FileScanner::new(walker, location.top(), &needs.globs, &options);
-        let inspector = Self {
-            io_thread: IoThread::start().map_err(LookError::Thread)?,
-            location,
-            needs,
-            options,
-            files,
-            at_start: None,
-            _guard: guard,
-        };
+        let inspector = Self::new(location, needs, options, None, guard)?;
         for command in &inspector.needs.commands {
             let missing = programs::missing(
                 command,
@@ -220,6 +247,7 @@ impl RepoInspector {
         };
         let (identity, comments) = self.identify().await?;
         self.at_start = Some(StartState {
+            location: self.location.record(),
             initial,
             remote_tips: BTreeSet::new(),
             flags: flags.ok(),
@@ -232,6 +260,11 @@ impl RepoInspector {
             at_start.remote_tips = remote.values().cloned().collect();
         }
         Ok(snapshot)
+    }
+
+    /// The state at the start of the run, for a process that continues it.
+    pub(crate) fn at_start(&self) -> Option<&StartState> {
+        self.at_start.as_ref()
     }
 
     /// Checks that every fact that criteria need was found out.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use git_probe::{Git, GitError};
+use serde::{Deserialize, Serialize};
 use supervise::exit::Exit;
 
 use crate::logic::names::BranchName;
@@ -18,7 +19,7 @@ pub(super) const REMOTES: &str = "refs/remotes/";
 
 /// All refs of a repository. Reading fails for more than about 200,000, at the limit of git's
 /// output.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Refs {
     /// The branch that is checked out; `None` for a detached HEAD.
     pub(super) branch: Option<String>,

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use git_probe::{Bounds, Git, GitError};
+use git_probe::{Bounds, Git, GitError, Repository};
+use serde::{Deserialize, Serialize};
 
 use super::needs::Needs;
 use super::{InspectOptions, LookError};
@@ -25,6 +26,27 @@ pub(super) enum RepoLocation {
         /// Why git found no repository.
         why: String,
     },
+}
+
+/// The location of a run for another process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum LocationRecord {
+    Tree {
+        top: PathBuf,
+        repository: Repository,
+    },
+    Directory {
+        path: PathBuf,
+        why: String,
+    },
+}
+
+fn bounds(options: &InspectOptions) -> Bounds {
+    Bounds {
+        timeout: options.timeout,
+        limit: LIMIT,
+        halt: options.halt.clone(),
+    }
 }
 
 impl RepoLocation {
@@ -63,13 +85,45 @@ impl RepoLocation {
     }
 
     async fn around(directory: &Path, options: &InspectOptions) -> Result<Self, GitError> {
-        let bounds = Bounds {
-            timeout: options.timeout,
-            limit: LIMIT,
-            halt: options.halt.clone(),
-        };
-        let git = Git::begin(directory, &options.env, bounds).await?;
+        let git = Git::begin(directory, &options.env, bounds(options)).await?;
         Ok(Self::Tree { git })
+    }
+
+    /// The location in which another process has begun a run, with the settings of its repository as
+    /// they were then.
+    pub(super) async fn continuing(
+        record: &LocationRecord,
+        options: &InspectOptions,
+    ) -> Result<Self, LookError> {
+        let (top, repository) = match record {
+            LocationRecord::Tree { top, repository } => (top, repository),
+            LocationRecord::Directory { path, why } => {
+                return Ok(Self::Directory {
+                    path: path.clone(),
+                    why: why.clone(),
+                });
+            }
+        };
+        let git = Git::reopen(repository, top, &options.env, bounds(options)).await;
+        let git = git.map_err(LookError::Reopen)?;
+        match repository.is_of(&git) {
+            true => Ok(Self::Tree { git }),
+            false => Err(LookError::Replaced(top.clone())),
+        }
+    }
+
+    /// The record with which another process can continue.
+    pub(super) fn record(&self) -> LocationRecord {
+        match self {
+            Self::Tree { git } => LocationRecord::Tree {
+                top: git.root().to_owned(),
+                repository: git.repository(),
+            },
+            Self::Directory { path, why } => LocationRecord::Directory {
+                path: path.clone(),
+                why: why.clone(),
+            },
+        }
     }
 
     /// The top of the working tree, or the directory.

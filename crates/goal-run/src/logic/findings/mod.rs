@@ -12,13 +12,18 @@
 mod criterion_finding;
 
 use std::fmt;
+use std::str::FromStr;
 
 use codex_engine::logic::work::Refusal;
 use common::text::counted;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::criteria::{Basis, Criteria, Criterion};
+use super::criteria::{BadCriterion, Basis, Criteria, Criterion};
 use super::snapshot::{Answer, Preexisting, Snapshot, Work};
+
+/// The names of the subjects that are not criteria.
+const WORK: &str = "work";
+const ANSWER: &str = "answer";
 
 /// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +40,28 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Criterion(criterion) => criterion.fmt(f),
-            Self::Work => f.write_str("work"),
-            Self::Answer => f.write_str("answer"),
+            Self::Work => f.write_str(WORK),
+            Self::Answer => f.write_str(ANSWER),
         }
+    }
+}
+
+impl FromStr for Subject {
+    type Err = BadCriterion;
+
+    fn from_str(text: &str) -> Result<Self, BadCriterion> {
+        match text {
+            WORK => Ok(Self::Work),
+            ANSWER => Ok(Self::Answer),
+            criterion => criterion.parse().map(Self::Criterion),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Subject {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -48,7 +72,7 @@ impl Serialize for Subject {
 }
 
 /// A finding: whether a subject holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Finding {
     /// The subject holds.
@@ -86,7 +110,7 @@ impl Finding {
 }
 
 /// The finding for one subject.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectFinding {
     /// The subject in the syntax of `--until`; or `work`, or `answer`.
     #[serde(rename = "criterion")]
@@ -97,7 +121,7 @@ pub struct SubjectFinding {
 }
 
 /// The findings for all subjects. Never empty.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Verdict(Vec<SubjectFinding>);
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use codex_config::logic::prompt_kind::PromptKind;
 use codex_engine::logic::work::{Evidence, FailureClass};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::artifacts::Gain;
 use super::findings::VerdictStatus;
@@ -117,7 +117,7 @@ pub enum NextStep {
 }
 
 /// The prompt of the next turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnPrompt {
     /// The kind of prompt.
     pub kind: PromptKind,
@@ -130,7 +130,7 @@ pub struct TurnPrompt {
 }
 
 /// The conversation of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conversation {
     /// The current or resumed conversation of the run; a new one if there is none.
@@ -163,7 +163,7 @@ pub enum RunEnd {
     Cancelled,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     Working,
     Interrupting(InterruptReason),
@@ -171,7 +171,7 @@ enum State {
 }
 
 /// Why a turn is interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum InterruptReason {
     Time,
     Tokens,
@@ -179,14 +179,14 @@ enum InterruptReason {
 }
 
 /// Whether the run has replaced its conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Renewal {
     Never,
     Once,
 }
 
 /// The machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Run {
     limits: Limits,
     state: State,

@@ -139,7 +139,7 @@ impl AddAssign for Usage {
 }
 
 /// The record of a turn: a line of the evidence.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnRecord {
     /// The number of the turn, from 1.
     pub turn: u32,
@@ -148,24 +148,24 @@ pub struct TurnRecord {
     /// Whether the turn continued the conversation or began a new one.
     pub conversation: Conversation,
     /// How the turn ended, in one word.
-    pub end: &'static str,
+    pub end: String,
     /// The duration of the turn, in milliseconds.
     pub duration_ms: u64,
     /// The steps of the turn.
     #[serde(flatten)]
     pub evidence: Evidence,
     /// Refusals, in words: see [`notes`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
     /// The tokens of the turn; zero if Codex reported none.
-    #[serde(skip_serializing_if = "Usage::is_nothing")]
+    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
     pub usage: Usage,
     /// Errors, in words: see [`notes`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
     /// Words by which Codex announced work. They decide nothing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub promises: Vec<&'static str>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub promises: Vec<String>,
     /// Whether the turn brought something new.
     pub gain: Gain,
     /// The review of the changes after the turn, within 8 KiB, if there was one.
