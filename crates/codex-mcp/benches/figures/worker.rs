@@ -24,7 +24,7 @@ use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 use settings::store_access::Access;
 use supervise::spawn::set_guard_executable;
-use testkit::fake::{Action, PLAN, Plan, fake_codex_path};
+use testkit::fake::{Action, PLAN, Plan, VERSION, fake_codex_path};
 use testkit::{Home, write_program};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
@@ -51,6 +51,9 @@ const EVENTS: usize = 10_000;
 const BURST: usize = 100;
 const PACE: &str = "0.012";
 const FRAME: usize = 4;
+
+/// A release whose app-servers no other worker can take over: the fake has no port.
+const WITHOUT_TAKEOVER: &str = "0.129.0";
 
 /// The polling interval for the end of a job.
 const LOOK: Duration = Duration::from_millis(20);
@@ -166,7 +169,7 @@ impl WorkerFixture {
         fs::write(&path, serde_json::to_vec(&plan).unwrap()).unwrap();
         let fake = fake_codex_path();
         let script = format!(
-            "#!/bin/sh\nexport {PLAN}={}\nexec {} \"$@\"\n",
+            "#!/bin/sh\nexport {PLAN}={} {VERSION}={WITHOUT_TAKEOVER}\nexec {} \"$@\"\n",
             path.display(),
             fake.display()
         );
