@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use supervise::adoptable::{self, Adopted};
+use tokio::time::timeout;
 
 use super::adoption::{AdoptionError, parse, restore, take_over, wait_for_repetition};
 use super::command::SessionId;
@@ -25,6 +26,9 @@ use super::engine::Engine;
 use super::error::EngineError;
 use super::kept::{AGREEMENT, OF_OWNER, keep_as};
 use super::shared::{Agreement, SharedCodex};
+
+/// How long the guard may take to read what the next process needs. It takes less than a millisecond.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An app-server whose owner was killed, and which this process now owns. Dropping this ends the
 /// app-server.
@@ -123,12 +127,13 @@ impl Engine {
         }
     }
 
-    /// Waits until the guard has received all that was stored with it.
+    /// Waits until the guard has received all that was stored with it, but not for longer than 2 s.
     pub async fn flush_kept(&self) {
         if let Some((server, _)) = self.codex.backend.running()
             && let Some(keeper) = server.keeper()
+            && timeout(FLUSH_TIMEOUT, keeper.flush()).await.is_err()
         {
-            keeper.flush().await;
+            tracing::warn!("the guard of Codex does not read: no process could continue the turn");
         }
     }
 

@@ -71,9 +71,6 @@ const GIT_TIMEOUT_WHEN_CANCELLED: Duration = Duration::from_secs(1);
 /// before its lease ends. It takes some 20 ms.
 const END_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// How long the guard may take to read what the next process needs. It takes less than a millisecond.
-const KEEP_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// The number of the turn: the session of a call has no other.
 const ONLY_TURN: u64 = 1;
 
@@ -320,14 +317,7 @@ impl Call<'_> {
         self.sink.session(&opened.thread, self.sandbox.as_deref());
         self.sink.warn(opened.warning());
         self.note_record(&opened.session);
-        if timeout(KEEP_TIMEOUT, self.engine.flush_kept())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                "the guard of Codex does not read: the next worker cannot continue the turn"
-            );
-        }
+        self.engine.flush_kept().await;
         let ending = match self.begin_turn(&opened, &mut events).await {
             Ok(turn) => {
                 self.follow_turn(&opened, turn, &mut events, directives)

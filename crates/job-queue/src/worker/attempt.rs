@@ -15,16 +15,17 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
 
 use super::attempt_end::{AttemptEnd, FinalWrite, final_write, notify_end, write_end};
+use super::attempt_record::AttemptRecord;
 use super::attempt_spec::{self, AttemptSpec, BadAttemptSpec, IfUnknown};
 use super::cancel_handle::{CancelHandle, CancelReason, ThreadRecord};
 use super::dialog::Dialog;
 use super::engines::{EngineHandle, Login};
 use super::journal::Journal;
-use super::left_turn::{AttemptRecord, KnownEvents, LeftTurn};
+use super::left_turn::{KnownEvents, LeftTurn, LeftWork};
 use super::mail_question::JobQuestion;
 use super::result::{AttemptResult, attempt_of};
 use super::stalls::StallWatch;
-use super::{Worker, notifications, run_attempt};
+use super::{Worker, engines, notifications, run_attempt};
 use crate::call::{
     self, CallOutcome, CallRecord, CallRequest, CallUpdate, Control, PendingDirective,
 };
@@ -36,12 +37,12 @@ use crate::store::{Claim, ClaimedJob, Job, RenewOutcome};
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a claimed job, and stores the outcome. The claim was requested at the moment `asked`. `left` is
-/// the turn, if an earlier worker has begun the attempt.
+/// the work, if an earlier worker has begun the attempt.
 pub(super) async fn attempt(
     held: HeldJob,
     claimed: ClaimedJob,
     asked: Instant,
-    left: Option<LeftTurn>,
+    left: Option<LeftWork>,
 ) {
     let span = tracing::info_span!("job", id = %claimed.claim.job);
     // On the heap, as the future of an attempt may be larger than a thread's stack.
@@ -54,7 +55,7 @@ async fn run_claimed(
     mut held: HeldJob,
     claimed: ClaimedJob,
     asked: Instant,
-    left: Option<LeftTurn>,
+    left: Option<LeftWork>,
 ) {
     let worker = Rc::clone(&held.worker);
     let worker = worker.as_ref();
@@ -234,15 +235,19 @@ async fn run(
     claim: &Claim,
     job: &Job,
     cancel: &CancelHandle,
-    left: Option<LeftTurn>,
+    left: Option<LeftWork>,
 ) -> AttemptEnd {
     let known = match &left {
         Some(_) => Some(known_events(worker, &claim.job, cancel).await),
         None => None,
     };
-    let (journal, announced) = match known {
-        Some(known) => (Journal::continuing(known.steps), known.questions),
-        None => (Journal::of(job), HashSet::new()),
+    let (journal, announced, turns) = match known {
+        Some(known) => (
+            Journal::continuing(known.steps),
+            known.questions,
+            known.turns,
+        ),
+        None => (Journal::of(job), HashSet::new(), 0),
     };
     worker.logins.borrow_mut().remove(&claim.job);
     let login = Login::of(&attempt_spec::codex_home(job, &worker.options)).await;
@@ -251,13 +256,20 @@ async fn run(
         let working = async {
             match StoredRun::of(&job.request) {
                 Some(stored) => {
-                    let done =
-                        Box::pin(run_attempt::run(worker, job, stored, &journal, cancel)).await;
+                    let left = match left {
+                        Some(LeftWork::Run(left)) => Some((left, turns)),
+                        Some(LeftWork::Turn(_)) | None => None,
+                    };
+                    let run = run_attempt::run(worker, claim, job, stored, &journal, cancel, left);
+                    let done = Box::pin(run).await;
                     let final_write = final_write(cancel.why(), done.outcome);
                     (done, final_write)
                 }
                 None => {
-                    let left = left.map(|turn| (turn, announced));
+                    let left = match left {
+                        Some(LeftWork::Turn(left)) => Some((*left, announced)),
+                        Some(LeftWork::Run(_)) | None => None,
+                    };
                     let call = run_call(worker, claim, job, &journal, cancel, left);
                     let mut done = Box::pin(call).await;
                     let final_write = final_write(cancel.why(), done.outcome);
@@ -310,7 +322,7 @@ async fn start_of<'a>(
     match attempt_spec::attempt_spec(job, &worker.options).await {
         Ok(spec) => Ok((spec, codex, Some(record))),
         Err(error) => {
-            codex.close(&record.session).await;
+            engines::close(codex.engine(), &record.session).await;
             Err(error)
         }
     }
@@ -374,7 +386,8 @@ async fn run_call(
             let record = AttemptRecord {
                 claim: claim.clone(),
                 takers: Vec::new(),
-                call: (*call).clone(),
+                call: Some((*call).clone()),
+                run: None,
             };
             codex.engine().keep(claim.job.as_str(), &record);
         }

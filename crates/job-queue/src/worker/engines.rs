@@ -159,15 +159,7 @@ impl Engines {
         tools: Arc<dyn ThreadTools>,
     ) -> Result<EngineHandle<'_>, TakeoverError> {
         let engine = self.engine(codex, codex_home, tools);
-        let error = match timeout(ADOPTION_TIMEOUT, engine.adopt(left)).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.into()),
-            Err(_) => Some(TakeoverError::Silent),
-        };
-        if let Some(error) = error {
-            engine.shut_down().await;
-            return Err(error);
-        }
+        adopt(&engine, left).await?;
         let shared = Rc::new(SharedEngine {
             engine,
             users: Cell::new(0),
@@ -264,7 +256,11 @@ impl Engines {
         codex_home: &Path,
         tools: Arc<dyn ThreadTools>,
     ) -> Engine {
-        let engine = engine(codex, codex_home).with_tools(tools);
+        self.adoptable(engine(codex, codex_home).with_tools(tools))
+    }
+
+    /// The engine, whose app-server the next worker can take over if this one is killed.
+    pub(super) fn adoptable(&self, engine: Engine) -> Engine {
         match self.sockets.clone() {
             Some((sockets, wait)) => engine.adoptable(wait, move || sockets.new_socket()),
             None => engine,
@@ -292,30 +288,6 @@ impl EngineHandle<'_> {
     /// The engine, for further [handles](Engines::handle).
     pub(super) fn shared(&self) -> Rc<SharedEngine> {
         Rc::clone(&self.shared)
-    }
-
-    /// Closes the sessions that an earlier worker has left, except for these.
-    pub(super) async fn close_others(&self, continued: &HashSet<SessionId>) {
-        for session in self.engine().session_ids() {
-            if !continued.contains(&session) {
-                self.close(&session).await;
-            }
-        }
-    }
-
-    /// Ends the turn of a session that an earlier worker has left, and closes the session. Codex itself
-    /// is ended if it takes too long.
-    pub(super) async fn close(&self, session: &SessionId) {
-        let engine = self.engine();
-        let closing = async {
-            // A session that has gone meanwhile is closed as well.
-            let _ = engine.continue_session(session).await;
-            let _ = engine.close(session, "its job has ended").await;
-        };
-        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
-            tracing::warn!("session {session} does not end; ending Codex");
-            engine.give_up_codex();
-        }
     }
 
     /// Gives the engine to no further job, and lets it end when no job uses it.
@@ -346,7 +318,7 @@ impl Drop for EngineHandle<'_> {
     }
 }
 
-fn engine(codex: Option<(PathBuf, Source)>, codex_home: &Path) -> Engine {
+pub(super) fn engine(codex: Option<(PathBuf, Source)>, codex_home: &Path) -> Engine {
     let options = Options {
         launch: Launch {
             codex,
@@ -362,6 +334,44 @@ fn engine(codex: Option<(PathBuf, Source)>, codex_home: &Path) -> Engine {
     let env = vec![("CODEX_HOME".into(), codex_home.into())];
     // Jobs report unused configuration themselves.
     Engine::new(options).with_env(env).with_warnings(drop)
+}
+
+/// Takes over an app-server of an earlier worker.
+///
+/// # Errors
+///
+/// [`TakeoverError`]; the app-server has ended then.
+pub(super) async fn adopt(engine: &Engine, left: LeftAppServer) -> Result<(), TakeoverError> {
+    let error = match timeout(ADOPTION_TIMEOUT, engine.adopt(left)).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => error.into(),
+        Err(_) => TakeoverError::Silent,
+    };
+    engine.shut_down().await;
+    Err(error)
+}
+
+/// Closes the sessions that an earlier worker has left, except for these.
+pub(super) async fn close_others(engine: &Engine, continued: &HashSet<SessionId>) {
+    for session in engine.session_ids() {
+        if !continued.contains(&session) {
+            close(engine, &session).await;
+        }
+    }
+}
+
+/// Ends the turn of a session that an earlier worker has left, and closes the session. Codex itself
+/// is ended if it takes too long.
+pub(super) async fn close(engine: &Engine, session: &SessionId) {
+    let closing = async {
+        // A session that has gone meanwhile is closed as well.
+        let _ = engine.continue_session(session).await;
+        let _ = engine.close(session, "its job has ended").await;
+    };
+    if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+        tracing::warn!("session {session} does not end; ending Codex");
+        engine.give_up_codex();
+    }
 }
 
 /// Starts Codex if it does not run. The turn tells why it cannot be started.

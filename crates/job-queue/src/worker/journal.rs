@@ -106,7 +106,7 @@ impl Journal {
             stored,
             ..Self::default()
         };
-        let words = "its worker was killed; another one continues the turn";
+        let words = "its worker was killed; another one continues the job";
         journal.note(CONTINUES, &json!({ "words": words }));
         journal
     }
@@ -141,6 +141,16 @@ impl Journal {
         let data = data.to_string();
         self.pending.borrow_mut().add(kind.to_owned(), &data);
         self.news.notify_one();
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued_kinds(&self) -> Vec<String> {
+        let pending = self.pending.borrow();
+        pending
+            .events
+            .iter()
+            .map(|event| event.kind.clone())
+            .collect()
     }
 
     /// Closes the journal: no more events will come.

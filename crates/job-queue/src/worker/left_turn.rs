@@ -1,30 +1,35 @@
-//! A turn that an earlier worker of this machine has begun, as its attempt continues it.
+//! The work that an earlier worker of this machine has begun, as its attempt continues it.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use serde::{Deserialize, Serialize};
+use codex_engine::LeftAppServer;
+use goal_run::RunRecord;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::Worker;
 use super::dialog::ASKED;
 use super::engines::SharedEngine;
-use super::journal::AGAIN;
+use super::journal::{AGAIN, WAITS};
+use super::reporter::TURN_ENDED;
 use crate::call::{CallRecord, KnownSteps};
-use crate::logic::{JobId, WorkerId};
-use crate::store::{Claim, StoredEvent};
+use crate::logic::JobId;
+use crate::store::StoredEvent;
 
-/// What a worker stores with the guard of an app-server about an attempt at a job.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct AttemptRecord {
-    pub(super) claim: Claim,
-    /// The workers that were about to take the job over, and may have been killed then.
-    #[serde(default)]
-    pub(super) takers: Vec<WorkerId>,
-    pub(super) call: CallRecord,
+/// The work of an attempt that the earlier worker has begun.
+pub(super) enum LeftWork {
+    Turn(Box<LeftTurn>),
+    Run(Box<LeftRun>),
 }
 
-/// A turn that the earlier worker has begun.
+/// A run that the earlier worker has begun.
+pub(super) struct LeftRun {
+    pub(super) app_server: LeftAppServer,
+    pub(super) record: RunRecord,
+}
+
+/// The turn of a call that the earlier worker has begun.
 pub(super) struct LeftTurn {
     /// The engine of the turn: `None` until it has been taken over, `Some(None)` if it cannot be.
     pub(super) engine: watch::Receiver<Option<Option<Rc<SharedEngine>>>>,
@@ -37,6 +42,8 @@ pub(super) struct KnownEvents {
     pub(super) steps: KnownSteps,
     /// The IDs of the questions that it has announced.
     pub(super) questions: HashSet<String>,
+    /// How many ends of turns of a run it has recorded.
+    pub(super) turns: u32,
 }
 
 impl Worker {
@@ -59,9 +66,10 @@ impl Worker {
 impl KnownEvents {
     fn add(&mut self, event: &StoredEvent) {
         match event.kind.as_str() {
-            // The turn of a repeated attempt has other steps.
-            AGAIN => *self = Self::default(),
+            // A repeated attempt, also one after a wait, has other steps.
+            AGAIN | WAITS => *self = Self::default(),
             ASKED => self.questions.extend(question_of(&event.data)),
+            TURN_ENDED => self.turns = self.turns.saturating_add(1),
             _ => {
                 self.steps.add(&event.data);
             }
@@ -93,11 +101,14 @@ mod tests {
         };
         let mut known = KnownEvents::default();
         known.add(&event("turn.started", r#"{"type":"turn.started"}"#));
+        known.add(&event(TURN_ENDED, r#"{"words":"ended","turn":3}"#));
+        assert_eq!(known.turns, 1);
         known.add(&event(ASKED, r#"{"words":"asks","request_id":"req_1"}"#));
         assert!(known.steps.contain(r#"{"type":"turn.started"}"#));
         assert_eq!(known.questions, ["req_1".to_owned()].into());
         known.add(&event(AGAIN, r#"{"attempt":2}"#));
         assert!(!known.steps.contain(r#"{"type":"turn.started"}"#));
         assert!(known.questions.is_empty());
+        assert_eq!(known.turns, 0);
     }
 }

@@ -48,6 +48,7 @@
 mod admission;
 mod attempt;
 mod attempt_end;
+mod attempt_record;
 mod attempt_spec;
 mod cancel_handle;
 mod claiming;

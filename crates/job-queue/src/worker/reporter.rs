@@ -2,18 +2,22 @@
 
 use std::cell::{Cell, RefCell};
 
+use codex_engine::Engine;
 use codex_engine::logic::action::{DecidedBy, Decision};
 use codex_protocol::codex::{Ask, SandboxMode, ThreadId};
 use goal_run::logic::findings::{Finding, Verdict};
 use goal_run::logic::outcome::TurnRecord;
 use goal_run::spec::Approve;
 use goal_run::watcher::{RunEvent, Watcher, WriteConsent};
-use goal_run::{Caller, words};
+use goal_run::{Caller, RunRecord, words};
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::attempt_record::AttemptRecord;
 use super::journal::Journal;
 use crate::run::spec::StoredRun;
+use crate::store::Claim;
 
 /// The event kinds of a run. The data of each has `words`, a line for people.
 pub const BEGINS: &str = "codex-mcp/run";
@@ -29,26 +33,79 @@ pub const STEP: &str = "codex-mcp/step";
 /// See [`BEGINS`]. The other fields are the turn's line of evidence.
 pub const TURN_ENDED: &str = "codex-mcp/turn_ended";
 
+/// The longest record of a run that is kept for the next worker, in bytes of JSON (16 MiB). A guard has
+/// 64 MiB.
+const LONGEST_RECORD: usize = 16 << 20;
+
 /// Records a run, and answers Codex's questions itself, as there is nobody to ask.
 pub(super) struct Reporter<'a> {
     journal: &'a Journal,
+    engine: &'a Engine,
+    claim: &'a Claim,
     caller: Caller,
     approve: Approve,
     most_turns: u32,
     /// The number of the turn, from 1; 0 before the first.
     turn: Cell<u32>,
     thread: RefCell<Option<ThreadId>>,
+    /// How many ends of turns are still to be reported that an earlier worker has recorded.
+    recorded_turns: Cell<u32>,
 }
 
 impl<'a> Reporter<'a> {
-    pub(super) fn new(journal: &'a Journal, stored: &StoredRun) -> Self {
+    pub(super) fn new(
+        journal: &'a Journal,
+        engine: &'a Engine,
+        claim: &'a Claim,
+        stored: &StoredRun,
+    ) -> Self {
         Self {
             journal,
+            engine,
+            claim,
             caller: stored.caller,
             approve: stored.spec.approve,
             most_turns: stored.spec.limits.turns(),
             turn: Cell::default(),
             thread: RefCell::default(),
+            recorded_turns: Cell::default(),
+        }
+    }
+
+    /// Continues a run that an earlier worker has begun, and of which it has recorded the ends of this
+    /// many turns.
+    pub(super) fn continue_from(&self, record: &RunRecord, recorded_turns: u32) {
+        self.turn.set(record.turn());
+        if let Some(thread) = record.thread() {
+            self.thread.replace(Some(thread.clone()));
+            self.journal.note_session(thread);
+        }
+        let known = recorded_turns.saturating_sub(record.ended_turns());
+        self.recorded_turns.set(known);
+    }
+
+    /// Has the guard of Codex store the record, unless it is too long.
+    fn keep_record(&self, record: RunRecord) {
+        let record = AttemptRecord {
+            claim: self.claim.clone(),
+            takers: Vec::new(),
+            call: None,
+            run: Some(Box::new(record)),
+        };
+        let job = self.claim.job.as_str();
+        match to_raw_value(&record) {
+            Ok(record) if record.get().len() <= LONGEST_RECORD => self.engine.keep(job, &record),
+            Ok(record) => {
+                tracing::warn!(
+                    "no other worker could continue this run: its record has {} bytes",
+                    record.get().len()
+                );
+                self.engine.forget(job);
+            }
+            Err(error) => {
+                tracing::error!("no other worker could continue this run: {error}");
+                self.engine.forget(job);
+            }
         }
     }
 
@@ -133,8 +190,19 @@ impl Watcher for Reporter<'_> {
             RunEvent::Interrupted => self.step("interrupted; waiting for Codex to stop"),
             RunEvent::Looking => self.step("inspecting the repository"),
             RunEvent::Reviewing => self.step("reviewing the changes"),
-            RunEvent::TurnEnded(record) => self.turn_ended(record),
+            RunEvent::TurnEnded(record) => match self.recorded_turns.get() {
+                0 => self.turn_ended(record),
+                known => self.recorded_turns.set(known - 1),
+            },
         }
+    }
+
+    async fn keep(&self, record: impl FnOnce() -> Option<RunRecord>) {
+        match record() {
+            Some(record) => self.keep_record(record),
+            None => self.engine.forget(self.claim.job.as_str()),
+        }
+        self.engine.flush_kept().await;
     }
 
     async fn allows_writing(&self) -> WriteConsent {
@@ -147,5 +215,42 @@ impl Watcher for Reporter<'_> {
             Approve::Never | Approve::Ask => Decision::Decline,
         };
         (DecidedBy::Settings, decision)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::engines::engine;
+    use super::*;
+    use crate::logic::JobId;
+    use crate::store::new_worker_id;
+
+    /// The earlier worker was killed between the end of a turn and the record of the next one.
+    #[tokio::test]
+    async fn end_of_a_turn_that_an_earlier_worker_has_recorded_is_not_recorded_again() {
+        let (journal, engine) = (Journal::default(), engine(None, Path::new("/")));
+        let claim = Claim {
+            job: JobId::from_random(0),
+            worker: new_worker_id(),
+            attempt: 1,
+        };
+        let stored = json!({ "order": { "task": "t", "repo": "/" } });
+        let stored: StoredRun = serde_json::from_value(stored).unwrap();
+        let reporter = Reporter::new(&journal, &engine, &claim, &stored);
+        reporter.recorded_turns.set(1);
+        let record: TurnRecord = serde_json::from_value(json!({
+            "turn": 1, "prompt": "initial", "conversation": "same", "end": "completed",
+            "duration_ms": 1, "commands": 0, "declined": 0, "file_changes": 0, "tool_calls": 0,
+            "searches": 0, "gain": "nothing",
+            "criteria": [{ "criterion": "work", "state": "satisfied", "found": "it" }],
+        }))
+        .unwrap();
+        for queued in [0, 1, 2] {
+            reporter.on_event(RunEvent::TurnEnded(&record));
+            assert_eq!(journal.queued_kinds().len(), queued);
+        }
+        assert!(journal.queued_kinds().iter().all(|kind| kind == TURN_ENDED));
     }
 }

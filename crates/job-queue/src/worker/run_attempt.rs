@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use agent_team::Context;
 use codex_config::layers::get;
 use codex_config::{profile, writable_roots};
-use codex_engine::binary::{self, NoCodex};
+use codex_engine::binary;
 use codex_engine::command::SessionAlert;
 use codex_engine::logic::session::{Alert, Timeouts as SessionTimeouts};
 use codex_engine::{Engine, Launch, LimitReached, Options};
@@ -19,15 +19,16 @@ use goal_run::look::{InspectOptions, RepoInspector};
 use goal_run::notify::NotifierCheck;
 use goal_run::spec::{Approve, RunSpec, WorkspaceMode};
 use goal_run::worktree::{self, Worktree};
-use goal_run::{EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, templates_for};
+use goal_run::{EvidenceFile, ReadOnlyCause, RunContext, RunError, drive, resume, templates_for};
 use safe_files::{directory, off_runtime};
 use serde_json::Value;
 use supervise::io_thread::IoThread;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::cancel_handle::{CancelHandle, CancelReason};
-use super::engines::start;
+use super::engines::{adopt, close_others, start};
 use super::journal::Journal;
+use super::left_turn::LeftRun;
 use super::notifications::{EndNotice, JobNotifier, UsualNotifiers};
 use super::reporter::Reporter;
 use super::result::{AttemptOutcome, AttemptResult, still_waiting};
@@ -35,9 +36,10 @@ use super::run_result::{RunAttemptResult, RunFailure};
 use super::{Worker, admission, attempt_spec};
 use crate::call;
 use crate::run::spec::StoredRun;
-use crate::store::Job;
+use crate::store::{Claim, Job};
 
-/// How long a cancelled run may take to interrupt its turn and to inspect its repository (20 s).
+/// How long a run that is cancelled, or whose time is over when it is continued, may take to interrupt
+/// its turn and to inspect its repository (20 s).
 /// The second limit applies when the worker ends, and is shorter than a worker's shutdown.
 const LAST_LOOK: Duration = Duration::from_secs(20);
 const PARTING_LOOK: Duration = Duration::from_secs(5);
@@ -48,41 +50,69 @@ const CANCEL_POLL: Duration = Duration::from_millis(50);
 /// The context of an attempt at a run.
 struct RunAttempt<'a> {
     worker: &'a Worker,
+    claim: &'a Claim,
     job: &'a Job,
     journal: &'a Journal,
     cancel: &'a CancelHandle,
+    /// How many ends of turns an earlier worker has recorded.
+    recorded_turns: u32,
 }
 
-/// Runs a job that is a run. When this returns, all processes of its Codex have ended.
+/// Runs a job that is a run. When this returns, all processes of its Codex have ended; if a takeover was
+/// cut short, its guard is ending them. `left` is the
+/// run with the number of the ends of turns that are recorded, if an earlier worker has begun it.
 pub(super) async fn run(
     worker: &Worker,
+    claim: &Claim,
     job: &Job,
     stored: Result<StoredRun, serde_json::Error>,
     journal: &Journal,
     cancel: &CancelHandle,
+    left: Option<(Box<LeftRun>, u32)>,
 ) -> AttemptResult {
+    let (mut left, recorded_turns) = left.unzip();
     let attempt = RunAttempt {
         worker,
+        claim,
         job,
         journal,
         cancel,
+        recorded_turns: recorded_turns.unwrap_or_default(),
     };
-    match stored {
+    let done = match stored {
         Ok(stored) => match admission::check(job, &worker.options) {
-            Ok(()) => attempt.in_worktree(stored).await,
+            Ok(()) => attempt.in_worktree(stored, &mut left).await,
             Err(refusal) => RunAttemptResult::before(refusal, job).into_attempt_result(),
         },
         Err(error) => RunAttemptResult::before(error, job).into_attempt_result(),
+    };
+    end(&mut left).await;
+    done
+}
+
+/// Ends the app-server of a run that is not continued.
+async fn end(left: &mut Option<Box<LeftRun>>) {
+    if let Some(left) = left.take() {
+        left.app_server.end().await;
     }
 }
 
 impl RunAttempt<'_> {
     /// Runs in the requested worktree, or in the repository itself.
-    async fn in_worktree(&self, mut stored: StoredRun) -> AttemptResult {
+    /// Takes `left` to continue the run, or to end its app-server before a notification is sent or a
+    /// worktree removed.
+    async fn in_worktree(
+        &self,
+        mut stored: StoredRun,
+        left: &mut Option<Box<LeftRun>>,
+    ) -> AttemptResult {
         if let Err(error) = self.bound(&mut stored.spec) {
             return RunAttemptResult::before(error, self.job).into_attempt_result();
         }
-        if let Err(error) = self.check_notifiers(&stored).await {
+        // A run that has begun is not ended because its end cannot be told.
+        if left.is_none()
+            && let Err(error) = self.check_notifiers(&stored).await
+        {
             let mut ended = RunAttemptResult::before(error, self.job);
             ended.told = self.notify_end(&ended, &stored).await;
             return ended.into_attempt_result();
@@ -104,6 +134,7 @@ impl RunAttempt<'_> {
         let worktree = match made {
             Ok(worktree) => worktree,
             Err(error) => {
+                end(left).await;
                 let mut ended = RunAttemptResult::before(error, self.job);
                 ended.told = self.notify_end(&ended, &stored).await;
                 return ended.into_attempt_result();
@@ -115,7 +146,11 @@ impl RunAttempt<'_> {
         if let Some(earlier) = attempt_spec::earlier(self.job) {
             stored.spec.thread = Some(earlier);
         }
-        let mut ended = self.with_codex(&stored).await;
+        let mut ended = self.with_codex(&stored, left).await;
+        end(left).await;
+        if let (AttemptOutcome::LostCodex, Err(error)) = (ended.outcome(), &ended.driven) {
+            tracing::error!("the run begins again: {error}");
+        }
         let cause = || self.read_only_cause(&stored);
         ended.driven = match ended.driven {
             Ok(done) => Ok(done.with_cause(cause, stored.caller)),
@@ -184,16 +219,37 @@ impl RunAttempt<'_> {
     }
 
     /// Drives the run with its own Codex.
-    async fn with_codex(&self, stored: &StoredRun) -> RunAttemptResult {
+    async fn with_codex(
+        &self,
+        stored: &StoredRun,
+        left: &mut Option<Box<LeftRun>>,
+    ) -> RunAttemptResult {
         let spec = &stored.spec;
-        let engine = match self.engine(stored) {
-            Ok(engine) => engine,
-            Err(error) => return RunAttemptResult::before(error, self.job),
-        };
-        let reporter = Reporter::new(self.journal, stored);
+        if left.is_none()
+            && let Err(error) = binary::find(attempt_spec::chosen(self.job, &self.worker.options))
+        {
+            return RunAttemptResult::before(error, self.job);
+        }
+        let engine = self.engine(stored);
+        let reporter = Reporter::new(self.journal, &engine, self.claim, stored);
         let submodules = OnceCell::new();
+        let limit = Duration::from_millis(self.job.request.timeout_ms.into());
+        let driving = async {
+            match left.take() {
+                Some(left) => {
+                    let elapsed = left.record.elapsed();
+                    let driving = self.continue_run(&engine, &reporter, stored, *left, &submodules);
+                    let left = limit.saturating_sub(elapsed).max(LAST_LOOK);
+                    timeout(left, driving).await
+                }
+                None => {
+                    let driving = self.begin_run(&engine, &reporter, stored, &submodules);
+                    timeout(limit, driving).await
+                }
+            }
+        };
         let driven = tokio::select! {
-            driven = self.drive(&engine, &reporter, stored, &submodules) => driven,
+            driven = driving => driven.unwrap_or(Err(RunFailure::TooLong(limit))),
             () = self.no_time_left() => Err(RunFailure::Cut),
         };
         let mut ended = RunAttemptResult {
@@ -255,10 +311,9 @@ impl RunAttempt<'_> {
         found.await.ok().flatten()
     }
 
-    fn engine(&self, stored: &StoredRun) -> Result<Engine, NoCodex> {
+    fn engine(&self, stored: &StoredRun) -> Engine {
         let (job, options) = (self.job, &self.worker.options);
         let codex = attempt_spec::chosen(job, options);
-        binary::find(codex.clone())?;
         let codex_home = attempt_spec::codex_home(job, options);
         let env = vec![("CODEX_HOME".into(), codex_home.clone().into())];
         let atm_home = stored.atm_home.as_deref().map(Path::new);
@@ -294,10 +349,44 @@ impl RunAttempt<'_> {
         let engine = engine.with_sandbox_bound(bound);
         let engine = engine.with_tools(options.tools.with(mail.as_ref()));
         // The run reports unused configuration itself.
-        Ok(engine.with_env(env).with_warnings(drop))
+        let engine = engine.with_env(env).with_warnings(drop);
+        self.worker.engines.adoptable(engine)
     }
 
-    async fn drive(
+    /// Takes over the app-server of a run that an earlier worker has begun, closes the session of a
+    /// review, and continues the run. Nothing is read anew that Codex may have changed.
+    async fn continue_run(
+        &self,
+        engine: &Engine,
+        reporter: &Reporter<'_>,
+        stored: &StoredRun,
+        left: LeftRun,
+        submodules: &OnceCell<Submodules>,
+    ) -> Result<goal_run::RunResult, RunFailure> {
+        let LeftRun { app_server, record } = left;
+        reporter.continue_from(&record, self.recorded_turns);
+        adopt(engine, app_server).await?;
+        close_others(engine, &[record.session().clone()].into()).await;
+        let inspector = record.inspector(&stored.spec.criteria, self.inspecting());
+        let inspector = inspector.await?;
+        self.check_top(&stored.spec, &inspector)?;
+        let noted = record.submodules(&inspector).await?;
+        let templates = record.templates().clone();
+        let spec = record.with_instructions(stored.spec.clone());
+        let context = RunContext {
+            engine,
+            watcher: reporter,
+            stop: &self.cancel.token,
+            templates: &templates,
+            evidence: None,
+            warnings: Vec::new(),
+            submodules: submodules.get_or_init(|| noted),
+            name: self.job.summary.id.to_string(),
+        };
+        Ok(Box::pin(resume(context, &spec, inspector, record)).await?)
+    }
+
+    async fn begin_run(
         &self,
         engine: &Engine,
         reporter: &Reporter<'_>,
@@ -305,61 +394,68 @@ impl RunAttempt<'_> {
         submodules: &OnceCell<Submodules>,
     ) -> Result<goal_run::RunResult, RunFailure> {
         let spec = &stored.spec;
-        let limit = Duration::from_millis(self.job.request.timeout_ms.into());
-        let driving = async {
-            let options = InspectOptions {
-                stop: self.cancel.token.clone(),
-                ..InspectOptions::default()
-            };
-            let inspector = RepoInspector::at(&spec.repo, &spec.criteria, options).await;
-            let inspector = inspector.map_err(RunError::from)?;
-            if spec.workspace == WorkspaceMode::Here {
-                // Git may find another top directory than the bounds have checked.
-                attempt_spec::bounds(self.job, &self.worker.options)?.directory(inspector.top())?;
-            }
-            let (noted, not_noted) = inspector.submodules().await;
-            let submodules = submodules.get_or_init(|| noted);
-            start(engine).await;
-            let provider = self.provider(spec).await;
-            let refused = self.job.wait_history.refused_until();
-            let model = spec.settings.thread.model.as_deref();
-            let used_up = engine.used_up(provider.as_deref(), model, refused);
-            if let Some(until) = used_up.await {
-                return Err(RunFailure::UsedUp(until));
-            }
-            let io_thread = IoThread::start().map_err(RunFailure::Thread)?;
-            let top = inspector.top().to_owned();
-            let codex_home = attempt_spec::codex_home(self.job, &self.worker.options);
-            let member = attempt_spec::member(self.job, stored.team.clone());
-            let read = move || {
-                let about = member.map(|member| Context::gather(&member, &top, Some(&top)).text());
-                (templates_for(&top, &codex_home), about)
-            };
-            let (chosen, about) = asked(&io_thread, read).await?;
-            let chosen = chosen?;
-            let mut spec = spec.clone();
-            spec.settings.added.behind = about;
-            let directory = self.worker.options.state.join("runs");
-            let evidence = evidence_in(&io_thread, &directory).await?;
-            let context = RunContext {
-                engine,
-                watcher: reporter,
-                stop: &self.cancel.token,
-                templates: &chosen.templates,
-                evidence: Some(evidence),
-                warnings: [
-                    Vec::from_iter(restart_warning(self.job)),
-                    chosen.warnings,
-                    not_noted,
-                ]
-                .concat(),
-                submodules,
-                name: self.job.summary.id.to_string(),
-            };
-            Ok(Box::pin(drive(context, &spec, inspector)).await?)
+        let inspector = RepoInspector::at(&spec.repo, &spec.criteria, self.inspecting()).await;
+        let inspector = inspector.map_err(RunError::from)?;
+        self.check_top(spec, &inspector)?;
+        let (noted, not_noted) = inspector.submodules().await;
+        let submodules = submodules.get_or_init(|| noted);
+        start(engine).await;
+        self.check_limit(engine, spec).await?;
+        let io_thread = IoThread::start().map_err(RunFailure::Thread)?;
+        let top = inspector.top().to_owned();
+        let codex_home = attempt_spec::codex_home(self.job, &self.worker.options);
+        let member = attempt_spec::member(self.job, stored.team.clone());
+        let read = move || {
+            let about = member.map(|member| Context::gather(&member, &top, Some(&top)).text());
+            (templates_for(&top, &codex_home), about)
         };
-        let driven = timeout(limit, driving).await;
-        driven.unwrap_or(Err(RunFailure::TooLong(limit)))
+        let (chosen, about) = asked(&io_thread, read).await?;
+        let chosen = chosen?;
+        let mut spec = spec.clone();
+        spec.settings.added.behind = about;
+        let directory = self.worker.options.state.join("runs");
+        let evidence = evidence_in(&io_thread, &directory).await?;
+        let context = RunContext {
+            engine,
+            watcher: reporter,
+            stop: &self.cancel.token,
+            templates: &chosen.templates,
+            evidence: Some(evidence),
+            warnings: [
+                Vec::from_iter(restart_warning(self.job)),
+                chosen.warnings,
+                not_noted,
+            ]
+            .concat(),
+            submodules,
+            name: self.job.summary.id.to_string(),
+        };
+        Ok(Box::pin(drive(context, &spec, inspector)).await?)
+    }
+
+    fn inspecting(&self) -> InspectOptions {
+        InspectOptions {
+            stop: self.cancel.token.clone(),
+            ..InspectOptions::default()
+        }
+    }
+
+    /// Checks the directory in which Codex works: git may find another top directory than the bounds have
+    /// checked.
+    fn check_top(&self, spec: &RunSpec, inspector: &RepoInspector) -> Result<(), RunFailure> {
+        if spec.workspace == WorkspaceMode::Here {
+            attempt_spec::bounds(self.job, &self.worker.options)?.directory(inspector.top())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a run if a usage limit of the account is known to be reached.
+    async fn check_limit(&self, engine: &Engine, spec: &RunSpec) -> Result<(), RunFailure> {
+        let provider = self.provider(spec).await;
+        let refused = self.job.wait_history.refused_until();
+        let model = spec.settings.thread.model.as_deref();
+        let used_up = engine.used_up(provider.as_deref(), model, refused).await;
+        used_up.map_or(Ok(()), |until| Err(RunFailure::UsedUp(until)))
     }
 
     /// Returns when the run was cancelled and its time to end is up.
@@ -386,7 +482,8 @@ impl RunAttempt<'_> {
             AttemptOutcome::Cancelled | AttemptOutcome::UsedUp(_) => {
                 self.cancel.why() == Some(CancelReason::JobCancelled)
             }
-            _ => true,
+            AttemptOutcome::LostCodex => false,
+            AttemptOutcome::Completed | AttemptOutcome::Failed => true,
         };
         if !is_the_end {
             return None;

@@ -20,8 +20,9 @@ use settings::bounds::OutOfBounds;
 
 use super::admission::Refusal;
 use super::attempt_spec::NoBounds;
-use super::result::{AttemptOutcome, AttemptResult, still_waiting, with_wait};
-use crate::logic::NextWait;
+use super::engines::TakeoverError;
+use super::result::{AttemptOutcome, AttemptResult, attempt_of, still_waiting, with_wait};
+use crate::logic::{JobState, NextWait};
 use crate::report::{FailureReport, Report};
 use crate::run::result;
 use crate::store::Job;
@@ -56,6 +57,8 @@ pub(super) enum RunFailure {
     },
     #[error("cannot spawn a thread: {0}")]
     Thread(io::Error),
+    #[error("its worker was killed, and its Codex cannot be taken over: {0}")]
+    NotTakenOver(#[from] TakeoverError),
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("the run took longer than {} s with the inspections of its repository", .0.as_secs())]
@@ -79,6 +82,8 @@ pub(super) struct RunAttemptResult {
     pub(super) worktree: Option<KeptWorktree>,
     /// The wait after which the job runs again, if it does.
     pub(super) wait: Option<NextWait>,
+    /// Whether the job runs again if its Codex is lost.
+    pub(super) runs_again: bool,
 }
 
 impl RunAttemptResult {
@@ -90,7 +95,16 @@ impl RunAttemptResult {
             told: None,
             worktree: None,
             wait: still_waiting(job, None, SystemTime::now()),
+            runs_again: attempt_of(job).lost() == JobState::Queued,
         }
+    }
+
+    /// Whether the run was left by a worker that was killed, and could not be continued.
+    fn is_lost(&self) -> bool {
+        matches!(
+            self.driven,
+            Err(RunFailure::NotTakenOver(_) | RunFailure::Run(RunError::NotContinued(_)))
+        )
     }
 
     /// Whether the run has ended at a usage limit of the account, and has neither executed nor
@@ -138,6 +152,7 @@ impl RunAttemptResult {
         match (self.reason(), self.wait) {
             (None, _) => AttemptOutcome::Completed,
             (Some(Reason::Cancelled), _) => AttemptOutcome::Cancelled,
+            (Some(_), None) if self.is_lost() && self.runs_again => AttemptOutcome::LostCodex,
             (Some(_), Some(wait)) => AttemptOutcome::UsedUp(wait),
             (Some(_), None) => AttemptOutcome::Failed,
         }
@@ -209,11 +224,7 @@ impl RunAttemptResult {
                 let class = FailureClass::RateLimit;
                 (class.name(), words, class.hint())
             }
-            Reason::CouldNotRun => (
-                "could_not_run",
-                words,
-                "Correct what the message names, then submit it again.",
-            ),
+            Reason::CouldNotRun => ("could_not_run", words, self.advice()),
             Reason::Cancelled => (
                 "cancelled",
                 "cancelled".to_owned(),
@@ -244,6 +255,13 @@ impl RunAttemptResult {
             hint: hint.to_owned(),
             reset: None,
         })
+    }
+
+    fn advice(&self) -> &'static str {
+        match self.is_lost() {
+            true => "Continue in its thread, or submit it again.",
+            false => "Correct what the message names, then submit it again.",
+        }
     }
 
     fn words(&self, reason: Reason) -> String {

@@ -5,12 +5,12 @@
 //!        ✗ killed                            │ within some 14 s
 //!   this worker ◄────────────────────────────┘
 //!        ├─ take_over ──► store: the same attempt, with this worker
-//!        └─ LeftTurn ───► attempt, which continues the turn
+//!        └─ LeftWork ───► attempt, which continues the turn
 //! ```
 //!
 //! The guard hands an app-server to one worker only, and the store gives a job to it only while the
-//! earlier worker still has the job: so a turn is continued once, and no prompt is sent again. Runs
-//! have app-servers of their own, which end with their worker.
+//! earlier worker still has the job: so a turn is continued once, and no prompt is sent again. A run has
+//! an app-server of its own, calls share theirs.
 
 use std::collections::HashSet;
 use std::io;
@@ -30,10 +30,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{HeldJob, attempt};
+use super::attempt_record::AttemptRecord;
 use super::engines::EngineHandle;
-use super::left_turn::{AttemptRecord, LeftTurn};
+use super::left_turn::{LeftRun, LeftTurn, LeftWork};
 use super::lock::WorkerLock;
-use super::{Options, Timing, Worker, attempt_spec};
+use super::{Options, Timing, Worker, attempt_spec, engines};
 use crate::call::CallRecord;
 use crate::run::spec::StoredRun;
 use crate::store::{Claim, ClaimedJob, StoreError};
@@ -45,12 +46,12 @@ const DIRECTORY: &str = "workers";
 const MAY_HAVE_ARRIVED: &str = "its worker was killed while it passed the message on, so the \
     message may have arrived: see `codex-mcp jobs logs`";
 
-/// A job that was taken over.
-struct TakenJob {
+/// A job that was taken over, with its record.
+struct TakenJob<R> {
     held: HeldJob,
     claimed: ClaimedJob,
     asked: Instant,
-    record: CallRecord,
+    record: R,
 }
 
 /// The adoption sockets of the workers of a store on a machine, and how long their app-servers run
@@ -106,10 +107,47 @@ pub(super) async fn continue_jobs(worker: &Rc<Worker>, socket: &Path, closing: &
         }
         Err(error) => return tracing::error!("cannot take over a running app-server: {error}"),
     };
-    let taken = take_jobs(worker, &left, closing).await;
-    if taken.is_empty() {
-        return left.end().await;
+    let mut calls = Vec::new();
+    for taken in take_jobs(worker, &left, closing).await {
+        let TakenJob {
+            held,
+            claimed,
+            asked,
+            record,
+        } = taken;
+        match record {
+            AttemptRecord { run: Some(run), .. } => {
+                // The app-server of a run has no other jobs.
+                let left = LeftWork::Run(Box::new(LeftRun {
+                    app_server: left,
+                    record: *run,
+                }));
+                return attempt(held, claimed, asked, Some(left)).await;
+            }
+            AttemptRecord {
+                call: Some(record), ..
+            } => calls.push(TakenJob {
+                held,
+                claimed,
+                asked,
+                record,
+            }),
+            // A newer program has recorded other work. Its job is left to its lease.
+            AttemptRecord { .. } => tracing::error!("cannot continue job {}", claimed.claim.job),
+        }
     }
+    match calls.is_empty() {
+        true => left.end().await,
+        false => continue_calls(worker, left, calls).await,
+    }
+}
+
+/// Continues calls to their ends.
+async fn continue_calls(
+    worker: &Rc<Worker>,
+    left: LeftAppServer,
+    taken: Vec<TakenJob<CallRecord>>,
+) {
     let (told, engine) = watch::channel(None);
     let (jobs, others): (Vec<_>, Vec<_>) = taken
         .into_iter()
@@ -130,7 +168,7 @@ pub(super) async fn continue_jobs(worker: &Rc<Worker>, socket: &Path, closing: &
         let shared = adopted.as_ref().map(EngineHandle::shared);
         told.send_replace(Some(shared));
         if let Some(engine) = &adopted {
-            engine.close_others(&continued).await;
+            engines::close_others(engine.engine(), &continued).await;
         }
         adopted
     };
@@ -139,13 +177,14 @@ pub(super) async fn continue_jobs(worker: &Rc<Worker>, socket: &Path, closing: &
             engine: engine.clone(),
             record: taken.record,
         };
-        (taken.held, taken.claimed, taken.asked, Some(turn))
+        let left = LeftWork::Turn(Box::new(turn));
+        (taken.held, taken.claimed, taken.asked, Some(left))
     });
     // The row of such a job was changed: a run has an app-server of its own. The attempt refuses it.
     let others = others.into_iter();
     let others = others.map(|taken| (taken.held, taken.claimed, taken.asked, None));
     let attempts = attempts.chain(others);
-    let attempts = attempts.map(|(held, claimed, asked, turn)| attempt(held, claimed, asked, turn));
+    let attempts = attempts.map(|(held, claimed, asked, left)| attempt(held, claimed, asked, left));
     let (engine, _) = tokio::join!(adopting, join_all(attempts));
     if let Some(engine) = engine {
         engine.tidy().await;
@@ -158,7 +197,7 @@ async fn take_jobs(
     worker: &Rc<Worker>,
     left: &LeftAppServer,
     closing: &CancellationToken,
-) -> Vec<TakenJob> {
+) -> Vec<TakenJob<AttemptRecord>> {
     let until = Instant::now() + worker.options.timing.ending;
     let mut taken = Vec::new();
     let records: Vec<AttemptRecord> = records(left).collect();
@@ -185,7 +224,7 @@ async fn take_jobs(
                     held,
                     claimed,
                     asked,
-                    record: record.call,
+                    record,
                 }));
             }
             Ok(Some(None)) => {

@@ -5,6 +5,7 @@
 mod checks;
 mod mail;
 
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -18,7 +19,7 @@ use testkit::SmallDisk;
 use testkit::postgres::{Durability, Postgres};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::checks::{check_approvals, check_jobs, check_runs, end_of, ends};
+use self::checks::{check_approvals, check_jobs, check_runs, check_submitted_runs, end_of, ends};
 use super::CodexFixture;
 use super::kill_storm::{CLIENTS, Kind, calls, check_calls, count, report, storm, wanted};
 use super::stored_files::{check_database, check_files};
@@ -95,7 +96,7 @@ fn run_of(request: &Request) -> Option<usize> {
 /// Counts turns, and writes the file of a run.
 fn model() -> Script {
     Script::by(|request| match (request.round(), run_of(request)) {
-        (0, Some(number)) => Reply::shell(format!("echo made > made-{number}.txt")),
+        (0, Some(number)) => Reply::shell(format!("echo made >> made-{number}.txt")),
         _ => count(request),
     })
 }
@@ -170,13 +171,7 @@ impl Load {
         let mut ended = Vec::new();
         while self.is_running() {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            let task = format!("write {number}");
-            let until = format!("files=made-{number}.txt");
-            let args = ["--json", "--sandbox", "workspace-write", "--until", &until];
-            let mut run = self.stage.run_command(&[&args[..], &[&task]].concat());
-            let output = timeout(TIME_LIMIT, run.output()).await;
-            let output = output.unwrap_or_else(|_| panic!("run {number} does not end"));
-            let output = output.unwrap();
+            let output = self.run(number, &["--json"]).await;
             let result: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|_| panic!("run {number} ends without a word: {output:?}"));
             let is_done = result["ok"] == true;
@@ -184,6 +179,42 @@ impl Load {
             ended.push(EndedRun { number, is_done });
         }
         ended
+    }
+
+    /// Submits runs, each when the one before has ended or seems to be lost; returns those that were
+    /// accepted.
+    async fn submit_runs(self) -> Vec<AcceptedJob> {
+        let mut accepted = Vec::new();
+        while self.is_running() {
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+            let output = self.run(number, &["--detach"]).await;
+            if !output.status.success() {
+                sleep(PAUSE).await;
+                continue;
+            }
+            let id = String::from_utf8(output.stdout).unwrap();
+            let id = id.trim_end().to_owned();
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE && end_of(&self.stage, &id).await.is_none() {
+                sleep(PAUSE).await;
+            }
+            accepted.push(AcceptedJob { number, id });
+        }
+        accepted
+    }
+
+    /// Runs until the file with this number is there.
+    async fn run(&self, number: usize, args: &[&str]) -> Output {
+        let task = format!("write {number}");
+        let until = format!("files=made-{number}.txt");
+        let args = [
+            args,
+            &["--sandbox", "workspace-write", "--until", &until, &task],
+        ]
+        .concat();
+        let output = timeout(TIME_LIMIT, self.stage.run_command(&args).output()).await;
+        let output = output.unwrap_or_else(|_| panic!("run {number} does not end"));
+        output.unwrap()
     }
 
     /// Kills those who write mail; returns how many messages there are.
@@ -241,7 +272,7 @@ impl Load {
 }
 
 /// Checks that there was some of everything: a run in which nothing worked shows nothing.
-fn check_progress(counts: [(&str, usize); 6]) {
+fn check_progress(counts: [(&str, usize); 7]) {
     for (what, count) in counts {
         assert!(count > 0, "there were no {what}: give more --kills");
     }
@@ -279,6 +310,7 @@ async fn promises_are_kept_while_everything_is_killed() {
     let approved = join_all([(); ASKING].map(|()| load.clone().approve_jobs()));
     let approved = tokio::spawn(approved);
     let runs = tokio::spawn(load.clone().execute_runs());
+    let submitted = tokio::spawn(load.clone().submit_runs());
     let clients: Vec<_> = CLIENTS
         .into_iter()
         .map(|style| {
@@ -299,13 +331,18 @@ async fn promises_are_kept_while_everything_is_killed() {
         ended_calls.extend(client.await.unwrap());
     }
     let filled = filling.map(|filling| filling.join().unwrap());
-    let (jobs, approved, runs, sent) = tokio::try_join!(jobs, approved, runs, sent).unwrap();
+    let (jobs, approved, sent) = tokio::try_join!(jobs, approved, sent).unwrap();
+    let (runs, submitted) = tokio::try_join!(runs, submitted).unwrap();
     let approved: Vec<ApprovedJob> = approved.into_iter().flatten().collect();
     let messages = writers.join().unwrap();
     let ended = check_jobs(&stage, &jobs).await;
     let approvals = check_approvals(&stage, &approved).await;
     let done = check_runs(&stage, &runs);
-    let all_jobs = || jobs.iter().chain(approved.iter().map(|one| &one.job));
+    let submitted_done = check_submitted_runs(&stage, &submitted).await;
+    let all_jobs = || {
+        let asking = approved.iter().map(|one| &one.job);
+        jobs.iter().chain(asking).chain(&submitted)
+    };
     let first_ends = ends(&stage, all_jobs()).await;
     stage.stop_hosts().await;
     stage.until_processes_end().await;
@@ -327,6 +364,10 @@ async fn promises_are_kept_while_everything_is_killed() {
         approved.len()
     ));
     report(&format!("runs: {done} done of {}", runs.len()));
+    report(&format!(
+        "submitted runs: {submitted_done} done of {}",
+        submitted.len()
+    ));
     report(&format!(
         "messages: {messages} of killed writers, {acknowledged} of {} through servers",
         sent.len()
@@ -353,6 +394,7 @@ async fn promises_are_kept_while_everything_is_killed() {
         ("approvals of calls", allowed),
         ("approvals of jobs", approvals),
         ("runs that are done", done),
+        ("submitted runs that are done", submitted_done),
         ("acknowledged messages", acknowledged),
     ]);
 }

@@ -29,18 +29,18 @@ on_both_releases!(
 );
 
 /// Runs a command, and writes while it waits for `go.txt`.
-const WAITS: &str =
+pub(super) const WAITS: &str =
     "echo x > made.txt; touch started.txt; until [ -e go.txt ]; do sleep 0.05; done";
 
 /// A store, and the worker of its jobs.
-struct WorkerFixture {
-    stage: CodexFixture,
-    store: JobStore,
+pub(super) struct WorkerFixture {
+    pub(super) stage: CodexFixture,
+    pub(super) store: JobStore,
     worker: Option<Worker>,
 }
 
 impl WorkerFixture {
-    async fn new(release: &str, script: Script) -> Self {
+    pub(super) async fn new(release: &str, script: Script) -> Self {
         let stage = CodexFixture::new(release, script).await;
         let access = Access::of(stage.home.state_home().join("codex-mcp"));
         let location = location(&stage);
@@ -54,7 +54,7 @@ impl WorkerFixture {
         fixture
     }
 
-    async fn start_worker(&mut self) {
+    pub(super) async fn start_worker(&mut self) {
         let codex = testkit::codex::native_binary(&self.stage.release);
         let args = ["--heartbeat-ms", "200"];
         let worker = Worker::start(&self.stage.home, &location(&self.stage), &codex, &args);
@@ -62,13 +62,13 @@ impl WorkerFixture {
         self.worker = Some(worker);
     }
 
-    async fn kill_worker(&mut self) {
+    pub(super) async fn kill_worker(&mut self) {
         let worker = self.worker.take().unwrap();
         worker.signal(Signal::SIGKILL);
         worker.ended().await;
     }
 
-    fn request(&self, prompt: &str) -> Request {
+    pub(super) fn request(&self, prompt: &str) -> Request {
         Request {
             timeout_ms: 600_000,
             sandbox: Some("danger-full-access".to_owned()),
@@ -76,7 +76,7 @@ impl WorkerFixture {
         }
     }
 
-    async fn submit(&self, request: Request) -> JobId {
+    pub(super) async fn submit(&self, request: Request) -> JobId {
         self.store.submit(&NewJob::new(request)).await.unwrap()
     }
 
@@ -87,7 +87,7 @@ impl WorkerFixture {
         id
     }
 
-    async fn completed(&self, id: &JobId) -> Job {
+    pub(super) async fn completed(&self, id: &JobId) -> Job {
         wait_until(&self.store, id, JobState::Completed).await
     }
 
@@ -116,7 +116,7 @@ impl WorkerFixture {
     }
 
     /// The number of events which say that another worker continues the turn.
-    async fn notices(&self, id: &JobId) -> u64 {
+    pub(super) async fn notices(&self, id: &JobId) -> u64 {
         let events = self.events(id).await;
         let notices = events.iter().filter(|event| event.starts_with(CONTINUES));
         notices.count() as u64
@@ -129,7 +129,7 @@ impl WorkerFixture {
         messages.filter(|text| text.contains(prompt)).count()
     }
 
-    async fn finish(mut self) {
+    pub(super) async fn finish(mut self) {
         if let Some(worker) = self.worker.take() {
             worker.finish().await;
         }

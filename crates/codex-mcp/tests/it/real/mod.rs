@@ -25,6 +25,7 @@ mod jobs;
 mod jobs_cli;
 mod json_lines;
 mod kill_storm;
+mod killed_runs;
 mod killed_workers;
 mod library;
 mod limits;

@@ -80,6 +80,28 @@ pub(super) fn check_runs(stage: &CodexFixture, runs: &[EndedRun]) -> usize {
     .count()
 }
 
+/// Checks that each submitted run has ended, that one that is done has its file, and that none has
+/// executed its command in more turns than it reports; returns how many are done.
+pub(super) async fn check_submitted_runs(stage: &CodexFixture, runs: &[AcceptedJob]) -> usize {
+    let mut done = 0;
+    for AcceptedJob { number, id } in runs {
+        let job = ended(stage, id).await;
+        let file = stage.file(&format!("made-{number}.txt"));
+        let executed = std::fs::read_to_string(file).unwrap_or_default();
+        let executed = executed.lines().count();
+        if job["status"] == "completed" {
+            let turns = job["result"]["turns"].as_u64().unwrap();
+            assert!(executed > 0, "never executed: {job:#}");
+            let turns = usize::try_from(turns).unwrap();
+            assert!(executed <= turns, "executed {executed} times: {job:#}");
+            done += 1;
+        } else {
+            assert!(job["error"].is_string(), "without a word: {job:#}");
+        }
+    }
+    done
+}
+
 /// How each of these jobs has ended, which must not change any more.
 pub(super) async fn ends<'a>(
     stage: &CodexFixture,
