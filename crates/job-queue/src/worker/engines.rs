@@ -20,7 +20,7 @@ use codex_engine::{AdoptionError, Engine, Launch, LeftAppServer, Options, Thread
 use codex_protocol::lines::DEFAULT_LINE_LIMIT;
 use safe_files::off_runtime::{self, OffRuntimeError};
 use supervise::adoptable::AdoptionSockets;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{JobTools, MailAccess};
@@ -121,6 +121,19 @@ pub(super) struct SharedEngine {
     engine: Engine,
     users: Cell<usize>,
     idle_since: Cell<Instant>,
+    /// Held while the commands that a job has left are killed: no other job may begin then.
+    tidying: Mutex<()>,
+}
+
+impl SharedEngine {
+    fn new(engine: Engine) -> Rc<Self> {
+        Rc::new(Self {
+            engine,
+            users: Cell::new(0),
+            idle_since: Cell::new(Instant::now()),
+            tidying: Mutex::default(),
+        })
+    }
 }
 
 /// A job's handle on an engine, which keeps the engine in use.
@@ -160,11 +173,7 @@ impl Engines {
     ) -> Result<EngineHandle<'_>, TakeoverError> {
         let engine = self.engine(codex, codex_home, tools);
         adopt(&engine, left).await?;
-        let shared = Rc::new(SharedEngine {
-            engine,
-            users: Cell::new(0),
-            idle_since: Cell::new(Instant::now()),
-        });
+        let shared = SharedEngine::new(engine);
         let handle = self.handle(&shared);
         self.retired.borrow_mut().push(shared);
         Ok(handle)
@@ -205,11 +214,7 @@ impl Engines {
             .extend(old.map(|(_, shared)| shared));
         let mail = key.mail.clone();
         let shared = current.entry(key).or_insert_with(|| {
-            Rc::new(SharedEngine {
-                engine: self.engine(codex, codex_home, tools.with(mail.as_ref())),
-                users: Cell::new(0),
-                idle_since: Cell::new(Instant::now()),
-            })
+            SharedEngine::new(self.engine(codex, codex_home, tools.with(mail.as_ref())))
         });
         Ok(self.handle(shared))
     }
@@ -280,8 +285,9 @@ impl EngineHandle<'_> {
         &self.shared.engine
     }
 
-    /// Starts Codex, if it does not run.
+    /// Starts Codex, if it does not run, once the commands of an earlier job have ended.
     pub(super) async fn start(&self) {
+        drop(self.shared.tidying.lock().await);
         start(&self.shared.engine).await;
     }
 
@@ -301,6 +307,7 @@ impl EngineHandle<'_> {
 
     /// Kills processes that have escaped from the job that started them, unless other jobs run.
     pub(super) async fn tidy(&self) {
+        let _tidying = self.shared.tidying.lock().await;
         if self.shared.users.get() == 1
             && let Err(error) = self.shared.engine.kill_all_commands().await
         {
@@ -391,6 +398,7 @@ mod tests {
     use super::*;
     use agent_team::Member;
     use codex_engine::thread_tools::NoTools;
+    use futures::FutureExt;
     use testkit::write_program;
 
     #[tokio::test]
@@ -485,6 +493,17 @@ mod tests {
         assert!(is_same(&nobody, &used(None)));
         assert!(is_same(&first, &used(Some(of("first")))));
         assert!(engines.unneeded().is_empty());
+    }
+
+    #[tokio::test]
+    async fn job_begins_after_the_commands_of_an_earlier_one_were_killed() {
+        let (place, engines) = (place(), engines());
+        let codex = used(&engines, place.path(), "one", "a");
+        let tidying = codex.shared.tidying.lock().await;
+        assert!(codex.start().now_or_never().is_none());
+        drop(tidying);
+        // The program is no app-server, which is none of a job's concerns here.
+        codex.start().await;
     }
 
     fn used_by_nobody(engines: &Engines, last: EngineHandle<'_>) -> bool {
