@@ -237,10 +237,9 @@ impl RunAttempt<'_> {
         let driving = async {
             match left.take() {
                 Some(left) => {
-                    let elapsed = left.record.elapsed();
+                    let remaining = limit.saturating_sub(left.record.elapsed());
                     let driving = self.continue_run(&engine, &reporter, stored, *left, &submodules);
-                    let left = limit.saturating_sub(elapsed).max(LAST_LOOK);
-                    timeout(left, driving).await
+                    timeout(remaining.max(LAST_LOOK), driving).await
                 }
                 None => {
                     let driving = self.begin_run(&engine, &reporter, stored, &submodules);
