@@ -643,6 +643,13 @@ async fn thread_of_a_session_that_was_just_cancelled_is_free(release: &str) {
         elsewhere.request("thread/resume", resume).await.ok()
     });
     assert_eq!(resumed.await["thread"]["id"], thread);
+    // The shell that the other Codex has started for its snapshot would outlive it.
+    wait_for("the shell has ended", async || {
+        let left = work.stage.home.processes();
+        let is_shell = |process: &Process| process.command.contains("# Snapshot file");
+        (!left.iter().any(is_shell)).then_some(())
+    })
+    .await;
     let pid = elsewhere.pid();
     drop(elsewhere);
     assert_eq!(wait_until_gone(&[pid], TIME_LIMIT).await, []);
