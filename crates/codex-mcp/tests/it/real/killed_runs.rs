@@ -7,8 +7,8 @@ use std::time::Duration;
 use goal_run::logic::machine::{Limits, TOTAL_LIMIT, TURN_LIMIT};
 use goal_run::spec::RunSpec;
 use job_queue::logic::{JobId, JobState};
-use job_queue::store::{Job, Request};
-use job_queue::worker::TURN_ENDED;
+use job_queue::store::{Job, Request, StoredEvent};
+use job_queue::worker::{STEP, TURN_ENDED};
 use scripted_model::{Gate, Reply, Request as ModelRequest, Script};
 use serde_json::{Value, json};
 use testkit::wait::wait_for_count;
@@ -189,6 +189,13 @@ async fn run_that_is_cancelled_without_a_worker_reports_its_work(release: &str) 
     let mut jobs = WorkerFixture::new(release, waiting_model()).await;
     let id = submit(&jobs, &run(&jobs, &json!({ "files": "*.tex" }))).await;
     wait_for_file(&jobs.stage.file("started.txt")).await;
+    // Codex reports a command a moment after it has begun, and an interrupted one not at its end.
+    wait_for("the step", async || {
+        let events = jobs.store.events(&id, 0, 1000).await.unwrap();
+        let is_step = |event: &StoredEvent| event.kind == STEP && event.data.contains("started");
+        events.iter().any(is_step).then_some(())
+    })
+    .await;
     jobs.kill_worker().await;
     jobs.store.request_cancel(&id).await.unwrap();
     jobs.start_worker().await;
