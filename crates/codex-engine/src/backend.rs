@@ -163,7 +163,7 @@ pub(super) type NewAdoptionSocket = dyn Fn() -> PathBuf + Send + Sync;
 /// The settings of adoptable app-servers.
 struct Adoptable {
     new_socket: Arc<NewAdoptionSocket>,
-    /// How long an app-server whose owner was killed runs on.
+    /// How long an app-server continues to run after its owner was killed.
     wait: Duration,
     /// The agreement of those who share the app-server.
     agreement: String,

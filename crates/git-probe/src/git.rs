@@ -47,7 +47,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Whether git has opened this repository, with the same directories.
+    /// Whether `git` works on this repository: its top and its git directories are the same.
     pub fn is_of(&self, git: &Git) -> bool {
         self.layout == git.layout
     }

@@ -22,7 +22,7 @@ pub(super) struct Args {
     /// Where the next owner connects, if another process can take the program over.
     #[arg(long, conflicts_with = "terminal")]
     adoption_socket: Option<PathBuf>,
-    /// How long the program runs on when its owner was killed.
+    /// How long the program continues to run after its owner was killed.
     #[arg(long, value_parser = duration::parse)]
     wait: Option<Duration>,
     /// Process id of the owner.

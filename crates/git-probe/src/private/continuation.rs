@@ -76,7 +76,7 @@ impl PrivateGit {
 }
 
 impl SyncedState {
-    /// Whether this is the state of the repository with this layout.
+    /// Whether this state belongs to the repository with this layout.
     fn is_of(&self, layout: &Layout) -> bool {
         self.top == layout.top.as_os_str()
             && self.git_dir.is(&layout.git_dir)

@@ -26,7 +26,7 @@ use crate::watcher::Watcher;
 /// A turn that another process has begun.
 pub(super) struct LeftTurn {
     turn: TurnRef,
-    /// How long the run had taken then.
+    /// How long the run had taken when the turn began.
     pub(super) began: Duration,
 }
 

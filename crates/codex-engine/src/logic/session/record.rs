@@ -226,7 +226,7 @@ impl SessionRecord {
         self.running.is_some()
     }
 
-    /// Whether a turn was running whose interruption was not requested.
+    /// Whether a turn was running that nobody had asked to interrupt.
     #[must_use]
     pub fn is_uninterrupted(&self) -> bool {
         let running = self.running.as_ref();
